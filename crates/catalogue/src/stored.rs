@@ -23,9 +23,24 @@ pub const CREATE_DICTIONARIES: &str = "CREATE TABLE IF NOT EXISTS helenus.dictio
 /// Partitions of tables with derived layouts of which it is not known whether the table has what the layouts have:
 /// proxies put them in, and a sweep takes them out once they have been compared. The time at which `doubted` was written
 /// tells whether that has happened again since.
+///
+/// Each that is taken out leaves a tombstone, all of a table in one partition: so many that it could not be read, if they
+/// were kept for Cassandra's ten days. Not 0, because no hint is kept for longer than tombstones are.
 pub const CREATE_DOUBTS: &str = "CREATE TABLE IF NOT EXISTS helenus.layout_doubts (\
     keyspace_name text, table_name text, ring_token bigint, doubted boolean, \
-    PRIMARY KEY ((keyspace_name, table_name), ring_token))";
+    PRIMARY KEY ((keyspace_name, table_name), ring_token)) WITH gc_grace_seconds = 3600";
+
+/// For how long tombstones of [`CREATE_DOUBTS`] are kept, in seconds, where it was there before.
+pub const SELECT_DOUBTS_GRACE: &str = "SELECT gc_grace_seconds FROM system_schema.tables WHERE \
+    keyspace_name = 'helenus' AND table_name = 'layout_doubts'";
+pub const DOUBTS_GRACE_S: i32 = 3_600;
+
+/// Gives it the grace that it should have.
+pub const ALTER_DOUBTS: &str = "ALTER TABLE helenus.layout_doubts WITH gc_grace_seconds = 3600";
+
+/// Stands in it for all of a table whose layouts have missed writes, where the catalogue could not be changed. No partition
+/// has this token.
+pub const WHOLE_TABLE: i64 = i64::MIN;
 
 /// When ranges of the ring were compared with a derived layout.
 pub const CREATE_SWEEPS: &str = "CREATE TABLE IF NOT EXISTS helenus.layout_sweeps (\
@@ -138,6 +153,17 @@ mod tests {
     use helenus_cql::is_reserved;
 
     use super::*;
+
+    #[test]
+    fn partitions_that_were_in_doubt_leave_tombstones_for_an_hour() {
+        let option = format!("gc_grace_seconds = {DOUBTS_GRACE_S}");
+        for definition in [CREATE_DOUBTS, ALTER_DOUBTS] {
+            let (table, with) = definition.split_once(" WITH ").expect("an option");
+            assert!(table.contains("TABLE"), "{definition}");
+            assert!(table.contains("helenus.layout_doubts"), "{definition}");
+            assert_eq!(with, option);
+        }
+    }
 
     #[test]
     fn columns_need_no_quotation_marks() {

@@ -2,6 +2,7 @@
 
 pub mod batch_limits;
 pub mod builder;
+pub mod hint_window;
 pub mod list_columns;
 pub mod newest;
 pub mod node;

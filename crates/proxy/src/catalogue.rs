@@ -6,6 +6,7 @@
 //! that can have followed from the one before ([`Belief`]), whose tables could be looked at, and that is not one
 //! which only a node that lags behind may give ([`votes`]).
 
+mod away;
 mod dictionaries;
 pub(crate) mod encodings;
 mod known;
@@ -196,7 +197,10 @@ impl Watch {
 
     /// Acts on what workers have told: layouts that have missed writes are not read from now on.
     fn hear_news(&mut self) -> news::Told {
-        let told = self.common.layout_news.drain();
+        let mut told = self.common.layout_news.drain();
+        let catalogue = self.seen.belief.catalogue();
+        let missing = self.seen.away.look_around(&self.common, catalogue);
+        missing.into_iter().for_each(|missed| told.miss(missed));
         let noted = self.seen.unmarked.note(&told, self.seen.belief.catalogue());
         if noted.is_empty() {
             return told;
@@ -205,7 +209,7 @@ impl Watch {
             tracing::error!(
                 %table,
                 layout,
-                "a layout has missed writes, and is not read until `helenus layouts sweep` has compared it: {}",
+                "a layout misses writes, and is not read until `helenus layouts sweep` has compared it: {}",
                 told.why(table)
             );
         }
@@ -234,18 +238,17 @@ impl Watch {
                 self.readers.push(reader);
             }
         }
-        for (table, tokens) in told.doubted {
-            self.common.layout_news.give_back(&table, tokens);
-        }
+        self.common.layout_news.give_back(told);
     }
 
     async fn tell_by(&self, mut reader: Reader, told: &mut news::Told) -> Reader {
         let local_dc = self.common.snapshot.load().nodes().local_dc().to_owned();
-        let marks = Marks {
+        let mut marks = Marks {
             common: &self.common,
             catalogue: self.seen.belief.catalogue(),
             unmarked: &self.seen.unmarked,
             local_dc: &local_dc,
+            is_cut_off: false,
         };
         marks.tell(&mut reader, told).await;
         reader

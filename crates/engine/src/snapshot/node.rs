@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::snapshot::batch_limits::BatchLimits;
+use crate::snapshot::hint_window::HintWindow;
 use crate::snapshot::page_limits::PageLimits;
 use crate::snapshot::timeouts::Timeouts;
 
@@ -28,6 +29,7 @@ pub struct NodeFacts {
     pub timeouts: Option<Timeouts>,
     pub batches: Option<BatchLimits>,
     pub pages: Option<PageLimits>,
+    pub hints: Option<HintWindow>,
 }
 
 /// A node that joins the cluster or leaves it.
@@ -134,6 +136,7 @@ impl NodeFacts {
             timeouts: self.timeouts.or(before.timeouts),
             batches: self.batches.or(before.batches),
             pages: self.pages.or(before.pages),
+            hints: self.hints.or(before.hints),
         }
     }
 }

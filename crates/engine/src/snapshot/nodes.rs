@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use helenus_policy::ring::{NodeIndex, Ring};
 use helenus_policy::route::{Locality, NodeTable};
 
+use crate::snapshot::hint_window::HintWindow;
 use crate::snapshot::node::{Mover, Node};
 
 /// The cluster's nodes and the ring.
@@ -166,6 +168,13 @@ impl Nodes {
     #[inline]
     pub(crate) fn page_rows_max(&self) -> usize {
         self.page_rows_max.unwrap_or(usize::MAX)
+    }
+
+    /// For how long all nodes keep hints for one that is down, as far as they have told.
+    pub fn hint_window(&self) -> Duration {
+        let windows = self.present().filter_map(|node| node.facts().hints);
+        let HintWindow(window) = windows.min_by_key(|of| of.0).unwrap_or_default();
+        window
     }
 
     /// Works out what requests ask for again and again.

@@ -43,7 +43,7 @@ pub struct KeyColumn {
 impl Schema {
     /// The owners of each part of the ring in a keyspace.
     #[inline]
-    pub(crate) fn owners(&self, keyspace: &str) -> Option<&Arc<ReplicaSets>> {
+    pub fn owners(&self, keyspace: &str) -> Option<&Arc<ReplicaSets>> {
         self.keyspaces.get(keyspace)
     }
 

@@ -132,7 +132,7 @@ impl Timeouts {
 }
 
 /// As Cassandra writes it since 4.1: a number and a unit.
-fn duration(text: &str) -> Option<Duration> {
+pub(super) fn duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let at = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(at);

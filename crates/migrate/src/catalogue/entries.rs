@@ -146,7 +146,20 @@ pub(crate) async fn create(
         }
         _ => &[],
     };
-    keyspace::create(cluster, like, proxy_roles, &tables, written).await
+    keyspace::create(cluster, like, proxy_roles, &tables, written).await?;
+    match needs {
+        Needs::Layouts { are_derived, .. } if are_derived => shorten_grace(cluster).await,
+        _ => Ok(()),
+    }
+}
+
+/// The table of partitions in doubt may be of an earlier version.
+async fn shorten_grace(cluster: &Cluster) -> Result<()> {
+    let found: Vec<(i32,)> = cluster.rows(stored::SELECT_DOUBTS_GRACE).await?;
+    match found.iter().all(|of| of.0 == stored::DOUBTS_GRACE_S) {
+        true => Ok(()),
+        false => cluster.run(stored::ALTER_DOUBTS).await,
+    }
 }
 
 type Row = (

@@ -8,13 +8,16 @@ use helenus_catalogue::{Catalogue, Layout, OfTable, TableKey, stored};
 use helenus_engine::features::layouts;
 use helenus_wire::{Consistency, code};
 
-use super::news::{DOUBTS_MAX, Doubted, Told, Unmarked};
+use super::news::{DOUBTS_MAX, Doubted, KnownTo, Told, Unmarked};
 use super::reader::Reader;
 use crate::conn::ConnError;
 use crate::process::Process;
 
 /// Partitions that one request puts in doubt.
 const DOUBTS_AT_ONCE: usize = 100;
+/// Longer than that no table's partitions in doubt may take to be read: others must be, before what is known of them is too
+/// old.
+const READ_MAX: Duration = Duration::from_secs(2);
 /// A worker tells of what it has noted within this time.
 const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
@@ -25,25 +28,34 @@ pub(super) struct Marks<'a> {
     /// Layouts that have missed writes although it does not say so.
     pub unmarked: &'a Unmarked,
     pub local_dc: &'a str,
+    /// Some data centre could not be told something: what else there is goes to this one at once.
+    pub is_cut_off: bool,
 }
 
 impl Marks<'_> {
     /// Puts it into the catalogue, so that other proxies hear of it, and a sweep; and hears what these have put there. What
     /// fails is tried again with the next reading.
-    pub(super) async fn tell(&self, reader: &mut Reader, told: &mut Told) {
+    pub(super) async fn tell(&mut self, reader: &mut Reader, told: &mut Told) {
         let tables: Vec<TableKey> = told.doubted.keys().cloned().collect();
         for table in &tables {
-            let Some(tokens) = told.doubted.get(table) else {
-                continue;
-            };
-            match doubt(reader, table, tokens).await {
-                Ok(()) => drop(told.doubted.remove(table)),
-                Err(e) => on_untold(&e),
+            if let Err(e) = self.doubt(reader, table, &mut told.doubted).await {
+                on_untold(&e);
             }
         }
         for (table, names) in self.unmarked.tables() {
-            if let Err(e) = self.mark(reader, &table, &names).await {
-                on_untold(&e);
+            match self.mark(reader, &table, &names).await {
+                Ok(Reached::All) => {}
+                Ok(Reached::DataCentre) => told.is_unspread = true,
+                Err(e) => {
+                    on_untold(&e);
+                    self.doubt_whole(reader, &table).await;
+                }
+            }
+        }
+        if told.is_unspread && !self.is_cut_off {
+            match spread(reader).await {
+                Ok(()) => told.is_unspread = false,
+                Err(e) => on_untold(&e),
             }
         }
         if let Err(e) = self.read_doubts(reader, &told.doubted).await {
@@ -53,26 +65,86 @@ impl Marks<'_> {
         }
     }
 
-    /// Reads what other proxies have put in doubt, and what has been compared since.
-    async fn read_doubts(&self, reader: &mut Reader, untold: &Doubted) -> Result<(), ConnError> {
-        let asked = Instant::now();
-        let mut told = Vec::new();
-        for table in self.derived_tables() {
-            let found = reader.doubts(&table, DOUBTS_MAX + 1, self.local_dc).await?;
-            told.push((table, found));
-        }
-        let pending = self.common.layout_news.pending();
-        for (table, tokens) in &mut told {
-            for of in [&pending, untold] {
-                tokens.extend(of.get(table).into_iter().flatten());
+    /// Puts partitions of a table in doubt, and leaves those of which not all data centres know.
+    async fn doubt(
+        &mut self,
+        reader: &mut Reader,
+        table: &TableKey,
+        doubted: &mut Doubted,
+    ) -> Result<(), ConnError> {
+        let Some(tokens) = doubted.get_mut(table) else {
+            return Ok(());
+        };
+        let batches = |is_meant: fn(KnownTo) -> bool| {
+            let meant = tokens.iter().filter(|(_, known_to)| is_meant(**known_to));
+            let meant: Vec<i64> = meant.map(|(token, _)| *token).collect();
+            let batches = meant.chunks(DOUBTS_AT_ONCE);
+            let batches = batches.map(|tokens| change::doubt(table, tokens));
+            batches.collect::<Vec<_>>()
+        };
+        let all = batches(|_| true);
+        let untold = batches(|known_to| known_to == KnownTo::Proxy);
+        match self.change(reader, &all, &untold).await? {
+            Reached::All => drop(doubted.remove(table)),
+            Reached::DataCentre => {
+                for known_to in tokens.values_mut() {
+                    *known_to = KnownTo::DataCentre;
+                }
             }
         }
-        let told: Vec<_> = told
+        Ok(())
+    }
+
+    /// The catalogue is changed by a majority of all its replicas. Without one, this data centre's proxies read the table.
+    async fn doubt_whole(&mut self, reader: &mut Reader, table: &TableKey) {
+        let whole = [change::doubt(table, &[stored::WHOLE_TABLE])];
+        if let Err(e) = self.change(reader, &whole, &whole).await {
+            on_untold(&e);
+        }
+    }
+
+    /// Reads what other proxies have put in doubt, and what has been compared since. A table that cannot be read keeps no
+    /// other waiting.
+    async fn read_doubts(&self, reader: &mut Reader, untold: &Doubted) -> Result<(), ConnError> {
+        let asked = Instant::now();
+        let doubts = &self.common.features.layouts.doubts;
+        let level = reader.level(self.local_dc).await?;
+        let mut tables = self.derived_tables();
+        // After one that takes too long there is no time for others.
+        tables.sort_by_key(|of| doubts.is_unread((&of.keyspace, &of.table)));
+        let mut found = Vec::new();
+        let mut has_time = true;
+        for table in tables {
+            let read = match has_time {
+                true => {
+                    let reading = reader.doubts(&table, DOUBTS_MAX + 1, level);
+                    let read = tokio::time::timeout(READ_MAX, reading).await;
+                    read.unwrap_or(Err(ConnError::Timeout(READ_MAX)))
+                }
+                false => Err(ConnError::Timeout(READ_MAX)),
+            };
+            has_time &= !matches!(read, Err(ConnError::Timeout(_)));
+            if let Err(e) = &read {
+                tracing::warn!(
+                    %table,
+                    "partitions in doubt could not be read, so that the table is read in place of its derived layouts: {e}"
+                );
+            }
+            found.push((table, read.ok()));
+        }
+        let pending = self.common.layout_news.pending();
+        for (table, tokens) in &mut found {
+            for of in [&pending, untold] {
+                if let (Some(tokens), Some(more)) = (tokens.as_mut(), of.get(table)) {
+                    tokens.extend(more.keys());
+                }
+            }
+        }
+        let told: Vec<_> = found
             .into_iter()
             .map(|(table, tokens)| as_told(table, tokens))
             .collect();
         // A worker may have just noted some, and not told of them yet.
-        let doubts = &self.common.features.layouts.doubts;
         doubts.adopt(&told, asked.checked_sub(TOLD_WITHIN).unwrap_or(asked));
         Ok(())
     }
@@ -90,11 +162,11 @@ impl Marks<'_> {
 
     /// The catalogue says that layouts of a table have missed writes, unless it has changed meanwhile.
     async fn mark(
-        &self,
+        &mut self,
         reader: &mut Reader,
         table: &TableKey,
         names: &[String],
-    ) -> Result<(), ConnError> {
+    ) -> Result<Reached, ConnError> {
         let catalogue = self.catalogue;
         let layouts = catalogue.layouts(table).map(|of| &of.layouts);
         let layouts = layouts.into_iter().flatten();
@@ -102,9 +174,40 @@ impl Marks<'_> {
         let behind: Vec<Layout> = behind.map(|layout| layout.behind(now_ms())).collect();
         let changes: Vec<Change<'_>> = behind.iter().map(Change::PutLayout).collect();
         let later = now_ms().max(catalogue.version.saturating_add(1));
-        let batch = change::batch(catalogue.version, later, table, &changes);
-        reader.change(&batch).await
+        let batch = [change::batch(catalogue.version, later, table, &changes)];
+        // One that is not applied, because somebody else has changed the catalogue, is tried again after the next reading.
+        self.change(reader, &batch, &batch).await
     }
+
+    /// Changes something in all data centres; if one is down, this in its own, whose proxies know then.
+    async fn change(
+        &mut self,
+        reader: &mut Reader,
+        in_all: &[String],
+        in_own: &[String],
+    ) -> Result<Reached, ConnError> {
+        let level = reader.level_of_all().await?;
+        let own_level = reader.level(self.local_dc).await?;
+        if own_level == level {
+            return write(reader, in_all, level).await.map(|()| Reached::All);
+        }
+        if !self.is_cut_off {
+            match write(reader, in_all, level).await {
+                Ok(()) => return Ok(Reached::All),
+                Err(e) => on_untold(&e),
+            }
+            self.is_cut_off = true;
+        }
+        write(reader, in_own, own_level).await?;
+        Ok(Reached::DataCentre)
+    }
+}
+
+/// Where a change is.
+enum Reached {
+    All,
+    /// In this data centre, and maybe not in others.
+    DataCentre,
 }
 
 fn on_untold(error: &ConnError) {
@@ -119,28 +222,19 @@ fn on_untold(error: &ConnError) {
         _ => "",
     };
     tracing::warn!(
-        "what layouts have missed could not be put into the catalogue, which is tried again: {error}{remedy}"
+        "what layouts have missed could not be told to all data centres, which is tried again: {error}{remedy}"
     );
 }
 
-fn as_told(table: TableKey, tokens: BTreeSet<i64>) -> ((String, String), layouts::Told) {
-    let told = match tokens.len() > DOUBTS_MAX {
-        true => layouts::Told::All,
-        false => layouts::Told::Tokens(tokens.into_iter().collect()),
+fn as_told(table: TableKey, tokens: Option<BTreeSet<i64>>) -> ((String, String), layouts::Told) {
+    let told = match tokens {
+        None => layouts::Told::Unread,
+        Some(tokens) => match tokens.len() > DOUBTS_MAX || tokens.contains(&stored::WHOLE_TABLE) {
+            true => layouts::Told::All,
+            false => layouts::Told::Tokens(tokens.into_iter().collect()),
+        },
     };
     ((table.keyspace, table.table), told)
-}
-
-async fn doubt(
-    reader: &mut Reader,
-    table: &TableKey,
-    tokens: &BTreeSet<i64>,
-) -> Result<(), ConnError> {
-    let tokens: Vec<i64> = tokens.iter().copied().collect();
-    for tokens in tokens.chunks(DOUBTS_AT_ONCE) {
-        reader.change(&change::doubt(table, tokens)).await?;
-    }
-    Ok(())
 }
 
 fn now_ms() -> i64 {
@@ -148,34 +242,40 @@ fn now_ms() -> i64 {
     now.map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX))
 }
 
+async fn write(
+    reader: &mut Reader,
+    statements: &[String],
+    level: Consistency,
+) -> Result<(), ConnError> {
+    for statement in statements {
+        reader.write(statement, level).await?;
+    }
+    Ok(())
+}
+
+/// Makes sure that a quorum of each data centre has the catalogue: what replicas lack, they are given with the read.
+async fn spread(reader: &mut Reader) -> Result<(), ConnError> {
+    let level = reader.level_of_all().await?;
+    reader.rows(stored::SELECT, level).await.map(drop)
+}
+
 impl Reader {
-    /// The partitions of a table that are in doubt, so many at most.
+    /// The partitions of a table that are in doubt, so many at most. A table with derived layouts has a table of these,
+    /// whatever a node says that lags behind.
     async fn doubts(
         &mut self,
         table: &TableKey,
         max: usize,
-        local_dc: &str,
+        level: Consistency,
     ) -> Result<BTreeSet<i64>, ConnError> {
-        let level = self.level(local_dc).await?;
-        let select = stored::select_doubts(table, max);
-        let rows = self.known(&select, "layout_doubts", level).await?;
-        let Some(rows) = rows else {
-            return Ok(BTreeSet::new());
-        };
+        let rows = self.rows(&stored::select_doubts(table, max), level).await?;
         let tokens = rows
             .rows
             .iter()
             .filter_map(|row| rows.bigint(row, "ring_token"));
         Ok(tokens.collect())
     }
-
-    /// Changes the catalogue, at a quorum of every data centre. A change that is not applied, because somebody else has
-    /// changed the catalogue, is tried again after the next read.
-    async fn change(&mut self, batch: &str) -> Result<(), ConnError> {
-        let level = match self.is_in_each_dc().await? {
-            true => Consistency::EACH_QUORUM,
-            false => Consistency::QUORUM,
-        };
-        self.write(batch, level).await
-    }
 }
+
+#[cfg(test)]
+mod tests;

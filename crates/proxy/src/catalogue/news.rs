@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use helenus_catalogue::stored::WHOLE_TABLE;
 use helenus_catalogue::waits::lease;
 use helenus_catalogue::{Catalogue, LayoutState, TableKey};
 use helenus_engine::features::layouts::{Doubted as OfWrite, Missed, Output};
@@ -20,7 +21,15 @@ pub(crate) struct LayoutNews {
 }
 
 /// Partitions in doubt, by table.
-pub(super) type Doubted = BTreeMap<TableKey, BTreeSet<i64>>;
+pub(super) type Doubted = BTreeMap<TableKey, BTreeMap<i64, KnownTo>>;
+
+/// Who knows of a doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KnownTo {
+    Proxy,
+    /// All proxies of this data centre. Others may not.
+    DataCentre,
+}
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
@@ -32,6 +41,8 @@ pub(super) struct Told {
     pub doubted_whole: BTreeSet<TableKey>,
     /// Those of them that have been truncated.
     pub truncated: BTreeSet<TableKey>,
+    /// The catalogue has been changed in this data centre, and maybe not in others.
+    pub is_unspread: bool,
 }
 
 impl LayoutNews {
@@ -62,14 +73,18 @@ impl LayoutNews {
         self.told().doubted.clone()
     }
 
-    /// Doubts that could not be put into the catalogue.
-    pub(super) fn give_back(&self, table: &TableKey, tokens: BTreeSet<i64>) {
+    /// What not everybody knows yet.
+    pub(super) fn give_back(&self, left: Told) {
         let mut told = self.told();
-        told.doubted
-            .entry(table.clone())
-            .or_default()
-            .extend(tokens);
-        told.bound(table);
+        told.is_unspread |= left.is_unspread;
+        for (table, tokens) in left.doubted {
+            let known = told.doubted.entry(table.clone()).or_default();
+            for (token, known_to) in tokens {
+                // One that was doubted again meanwhile is known to nobody else.
+                known.entry(token).or_insert(known_to);
+            }
+            told.bound(&table);
+        }
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {
@@ -92,7 +107,7 @@ impl Told {
         }
     }
 
-    fn miss(&mut self, missed: Missed) {
+    pub(super) fn miss(&mut self, missed: Missed) {
         let Missed {
             keyspace,
             physical,
@@ -106,6 +121,9 @@ impl Told {
         let known: Option<BTreeSet<i64>> = doubted.tokens.iter().copied().collect();
         match known.filter(|_| !self.doubted_whole.contains(&table)) {
             Some(tokens) => {
+                // That of an empty key, which no table has.
+                let tokens = tokens.into_iter().filter(|token| *token != WHOLE_TABLE);
+                let tokens = tokens.map(|token| (token, KnownTo::Proxy));
                 self.doubted
                     .entry(table.clone())
                     .or_default()
@@ -125,7 +143,7 @@ impl Told {
     }
 
     fn bound(&mut self, table: &TableKey) {
-        let all: usize = self.doubted.values().map(BTreeSet::len).sum();
+        let all: usize = self.doubted.values().map(BTreeMap::len).sum();
         if all > DOUBTS_MAX {
             self.doubted.remove(table);
             self.doubted_whole.insert(table.clone());
@@ -350,12 +368,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_doubted_again_is_to_be_told_again() {
+        let news = LayoutNews::default();
+        news.take(doubted(&[Some(1), Some(2)]));
+        let mut told = news.drain();
+        let tokens = told.doubted.get_mut(&table()).expect("they are doubted");
+        tokens.values_mut().for_each(|of| *of = KnownTo::DataCentre);
+        told.is_unspread = true;
+        news.take(doubted(&[Some(2)]));
+        news.give_back(told);
+        let told = news.drain();
+        let known_to = [(1, KnownTo::DataCentre), (2, KnownTo::Proxy)];
+        assert_eq!(told.doubted[&table()], known_to.into());
+        assert!(told.is_unspread);
+    }
+
+    #[test]
     fn doubts_of_unknown_or_too_many_partitions_are_of_the_whole_table() {
         let news = LayoutNews::default();
         news.take(doubted(&[Some(1), Some(2)]));
         news.take(doubted(&[Some(2)]));
         let told = news.drain();
-        assert_eq!(told.doubted[&table()], [1, 2].into());
+        let known_to = [1, 2].map(|token| (token, KnownTo::Proxy));
+        assert_eq!(told.doubted[&table()], known_to.into());
         assert_eq!(told.doubted_whole, BTreeSet::new());
         let many: Vec<Option<i64>> = (0..=DOUBTS_MAX as i64).map(Some).collect();
         for tokens in [&[Some(1), None][..], &many] {

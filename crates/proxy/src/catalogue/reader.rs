@@ -114,10 +114,13 @@ impl Reader {
         Ok(level_of(&self.replication().await?, local_dc))
     }
 
-    /// True if each data centre has replicas of its own.
-    pub(super) async fn is_in_each_dc(&mut self) -> Result<bool, ConnError> {
-        let replication = self.replication().await?;
-        Ok(matches!(replication, Replication::NetworkTopology(_)))
+    /// At which level something is written that all proxies of all data centres are to see.
+    pub(super) async fn level_of_all(&mut self) -> Result<Consistency, ConnError> {
+        // Each data centre has replicas of its own, or all of them share some.
+        Ok(match self.replication().await? {
+            Replication::NetworkTopology(_) => Consistency::EACH_QUORUM,
+            _ => Consistency::QUORUM,
+        })
     }
 
     /// Writes something; what it answers does not matter.
@@ -248,7 +251,11 @@ impl Reader {
         Ok(schema)
     }
 
-    async fn rows(&mut self, cql: &str, consistency: Consistency) -> Result<Rows, ConnError> {
+    pub(super) async fn rows(
+        &mut self,
+        cql: &str,
+        consistency: Consistency,
+    ) -> Result<Rows, ConnError> {
         let message = in_time(self.conn.query_at(cql, consistency)).await?;
         Rows::parse(message.content()?)
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use helenus_catalogue::{Belief, Catalogue, Feature};
 
+use super::away::Away;
 use super::dictionaries::Dictionaries;
 use super::known::Known;
 use super::news::Unmarked;
@@ -31,6 +32,8 @@ pub(super) struct Seen {
     pub looked: Option<Instant>,
     /// Layouts that have missed writes although the catalogue does not tell yet.
     pub unmarked: Unmarked,
+    /// Nodes that are away, for layouts that miss writes because of that.
+    pub away: Away,
     /// Problems that have been logged.
     pub told: BTreeSet<String>,
 }

@@ -1,9 +1,31 @@
 //! Answers of nodes, for tests.
 
+use helenus_catalogue::{Layout, LayoutState, Layouts, OfTable, TableKey};
 use helenus_engine::snapshot::SystemColumn;
 
 use super::schema::Schema;
 use crate::control::rows::Rows;
+
+/// A table of the keyspace `shop`, with a derived layout.
+pub(super) fn derived(table: &str) -> (TableKey, OfTable) {
+    let layout = Layout {
+        name: "a".to_owned(),
+        keyspace: Some("shop__layouts".to_owned()),
+        physical: format!("{table}__layout_a"),
+        clustering: Vec::new(),
+        state: LayoutState::Ready.name().to_owned(),
+        created: 7,
+    };
+    let layouts = Layouts {
+        layouts: vec![layout],
+        ..Layouts::default()
+    };
+    let of = OfTable {
+        layouts: Some(layouts),
+        encodings: None,
+    };
+    (TableKey::new("shop", table), of)
+}
 
 pub(super) fn rows(columns: &[&str], rows: &[&[&str]]) -> Rows {
     let column = |name: &&str| SystemColumn {

@@ -1,5 +1,5 @@
 //! Facts that only a node itself knows: its number of processors, which bounds the scans it can run
-//! in parallel, its time-outs, and how large batches and pages may be.
+//! in parallel, its time-outs, how large batches and pages may be, and how long it keeps hints.
 //!
 //! No table lists the processors, but the thread pool that handles responses of other nodes has the
 //! same size. A node that has never received such a response does not list it, and one before 4.0
@@ -21,6 +21,7 @@ use crate::conn::{Conn, ConnError, Dialer};
 use crate::control::rows::query;
 use crate::process::Process;
 use helenus_engine::snapshot::batch_limits::{self, BatchLimits};
+use helenus_engine::snapshot::hint_window::{self, HintWindow};
 use helenus_engine::snapshot::page_limits::{self, PageLimits};
 use helenus_engine::snapshot::timeouts::{SETTINGS, Timeouts};
 use helenus_engine::snapshot::{Node, NodeFacts, Snapshot};
@@ -154,13 +155,15 @@ pub(crate) async fn ask(
     });
     let timeouts = told.clone().and_then(Timeouts::from_settings);
     let batches = told.clone().map(BatchLimits::from_settings);
-    let pages = told.map(PageLimits::from_settings);
+    let pages = told.clone().map(PageLimits::from_settings);
+    let hints = told.map(HintWindow::from_settings);
     let processors = or_refused(processors(&mut conn).await, &mut refusal)?;
     let facts = NodeFacts {
         processors,
         timeouts,
         batches,
         pages,
+        hints,
     };
     Ok(Told { facts, refusal })
 }
@@ -199,8 +202,9 @@ async fn settings(conn: &mut Conn) -> Result<Option<Vec<(String, String)>>, Conn
     let named = |name: &str, unit: &str| format!("'{name}', '{name}_in_{unit}'");
     let timeouts = SETTINGS.iter().map(|name| named(name, "ms"));
     let batches = batch_limits::SETTINGS.iter().map(|name| named(name, "kb"));
-    let pages = page_limits::SETTINGS.iter().map(|name| format!("'{name}'"));
-    let names: Vec<String> = timeouts.chain(batches).chain(pages).collect();
+    let others = page_limits::SETTINGS.iter().chain(&hint_window::SETTINGS);
+    let others = others.map(|name| format!("'{name}'"));
+    let names: Vec<String> = timeouts.chain(batches).chain(others).collect();
     let cql = format!(
         "SELECT name, value FROM {NODE_SETTINGS} WHERE name IN ({})",
         names.join(", ")

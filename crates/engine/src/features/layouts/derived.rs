@@ -17,7 +17,9 @@
 //! - A write that the layouts cannot be told exactly, a conditional one for instance, is the table's alone, and the
 //!   partition is doubted. While it is, the table is read ([`Doubts`]).
 //! - A layout that no coordinator has taken a write for is *missing* it ([`Output::Missed`]), and its client hears
-//!   that nobody knows: it is not read any more until it has been compared.
+//!   that nobody knows: it is not read any more until it has been compared. So is one with a range none of whose
+//!   replicas has been up for nearly as long as hints are kept, as whoever keeps the catalogue sees: after that,
+//!   coordinators take what they do not keep.
 //! - A table that is truncated is emptied first, then its layouts, and these are compared as a whole
 //!   ([`Output::Truncated`]): what is written at that moment may stay in one of them.
 use std::time::Instant;

@@ -3,9 +3,11 @@
 
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use helenus_catalogue::Layout;
 use helenus_catalogue::change::Change;
+use helenus_catalogue::stored::WHOLE_TABLE;
+use helenus_catalogue::sweep::Due;
 
 use super::super::entry::{begun_anew, claim};
 use super::super::fill::{self, Filled};
@@ -13,19 +15,49 @@ use super::super::verdict::{Repairing, verify};
 use super::how::How;
 use super::view::View;
 use super::{doubts, round};
-use crate::catalogue;
 use crate::catalogue::settle::{Others, Settle};
+use crate::catalogue::{self, now_ms};
 use crate::nodes::cluster::Cluster;
+
+/// Nobody reads these layouts from now on, or writes them.
+pub(super) async fn leave(cluster: &Cluster, view: &View, layouts: &[Layout]) -> Result<()> {
+    let behind: Vec<Layout> = layouts.iter().map(|of| of.behind(now_ms())).collect();
+    let changes: Vec<Change<'_>> = behind.iter().map(Change::PutLayout).collect();
+    catalogue::change(cluster, &view.table.name, &view.known, &changes).await
+}
+
+/// Layouts have missed writes by what a proxy could say in the table of doubts only: nobody reads them from now on, or writes
+/// them. Returns whether there are any.
+pub(super) async fn leave_doubted(cluster: &Cluster, view: &View, due: &[Due]) -> Result<bool> {
+    let Some(whole) = due.iter().find(|due| due.token == WHOLE_TABLE) else {
+        return Ok(false);
+    };
+    let left = begun_before(view.written(), whole.written_us);
+    leave(cluster, view, &left).await?;
+    Ok(!left.is_empty())
+}
+
+/// Those that have not been begun anew since, to be compared as a whole.
+fn begun_before(mut layouts: Vec<Layout>, written_us: i64) -> Vec<Layout> {
+    layouts.retain(|layout| layout.created.saturating_mul(1_000) <= written_us);
+    layouts
+}
 
 /// Begins with layouts that are behind: they are written from now on, under new numbers. Returns them.
 pub(super) async fn begin(
     cluster: &Cluster,
     view: &View,
     behind: &[Layout],
-    how: &How,
 ) -> Result<Vec<Layout>> {
     let table = &view.table.name;
-    how.work.check_nodes(cluster).await?;
+    // All of them, whatever is to be read: proxies find that a layout misses writes while no replica of a range is up.
+    let away = cluster.away().await;
+    if !away.is_empty() {
+        bail!(
+            "{} cannot be reached, and layouts that are behind are written again once all nodes are up",
+            away.join(", ")
+        );
+    }
     view.check(cluster, behind).await?;
     let entries: Vec<Layout> = behind.iter().map(begun_anew).collect();
     // Before: a sweep that finds one written, and no note of it, takes it for another command's.
@@ -70,4 +102,22 @@ pub(super) async fn finish(
     };
     fill::open(cluster, table, entries, &filled).await?;
     Ok(repaired)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::layout;
+    use super::*;
+
+    #[test]
+    fn layouts_that_were_begun_anew_since_a_doubt_of_all_of_them_are_not_behind() {
+        let layouts = || vec![layout("a", 1_000), layout("b", 2_000)];
+        let names = |written_us| -> Vec<String> {
+            let left = begun_before(layouts(), written_us);
+            left.into_iter().map(|layout| layout.name).collect()
+        };
+        assert_eq!(names(999_999), [""; 0]);
+        assert_eq!(names(1_500_000), ["a"]);
+        assert_eq!(names(2_000_000), ["a", "b"]);
+    }
 }

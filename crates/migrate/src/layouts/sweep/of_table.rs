@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result};
-use helenus_catalogue::change::Change;
+use helenus_catalogue::stored::WHOLE_TABLE;
 use helenus_catalogue::sweep::{Due, Left, Pending};
 use helenus_catalogue::{Layout, LayoutState};
 use helenus_console::cells::print_error;
@@ -18,7 +18,7 @@ use super::round::{self, Round};
 use super::told::Told;
 use super::view::View;
 use super::{behind, doubts, parts};
-use crate::catalogue::{self, now_ms};
+use crate::catalogue::now_ms;
 use crate::nodes::cluster::Cluster;
 use crate::nodes::hints::Watched;
 use crate::nodes::ring;
@@ -180,12 +180,17 @@ impl<'a> OfTable<'a> {
         let Some(view) = View::load(self.cluster, &self.name).await? else {
             return Ok(());
         };
+        if behind::leave_doubted(self.cluster, &view, &due).await? {
+            return Ok(());
+        }
+        // Those that it was about are behind, or have been compared.
+        let is_whole = |due: &Due| due.token == WHOLE_TABLE;
+        let (mut equal, due): (Vec<Due>, Vec<Due>) = due.into_iter().partition(is_whole);
         let written = view.written();
         let parts: Vec<_> = due
             .iter()
             .map(|due| (range_of(due), due.is_quiet))
             .collect();
-        let mut equal: Vec<Due> = Vec::new();
         let mut failed = due.clone();
         let each = |compared: parts::Compared| {
             failed.retain(|due| due.token != compared.range.end);
@@ -302,9 +307,7 @@ impl<'a> OfTable<'a> {
             "layout {} of {} is not read until it has been rebuilt",
             layout.name, self.name
         )));
-        let behind = layout.behind(now_ms());
-        let change = [Change::PutLayout(&behind)];
-        catalogue::change(self.cluster, &self.name, &view.known, &change).await
+        behind::leave(self.cluster, view, std::slice::from_ref(layout)).await
     }
 
     fn manner<'b>(&'b self, work: &'b Work) -> Manner<'b> {
@@ -325,7 +328,7 @@ impl<'a> OfTable<'a> {
     async fn catch_up(&self, view: &View) -> Result<bool> {
         let behind = view.of(|state| state == Some(LayoutState::Behind));
         if !behind.is_empty() {
-            let begun = behind::begin(self.cluster, view, &behind, self.how).await?;
+            let begun = behind::begin(self.cluster, view, &behind).await?;
             let mut taken_on = self.taken_on.borrow_mut();
             let begun = begun.into_iter().map(|of| (of.name, of.created));
             taken_on.get_or_insert_default().extend(begun);

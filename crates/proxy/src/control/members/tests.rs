@@ -1,4 +1,5 @@
 use helenus_engine::snapshot::batch_limits::BatchLimits;
+use helenus_engine::snapshot::hint_window::HintWindow;
 use helenus_engine::snapshot::page_limits::PageLimits;
 use helenus_engine::snapshot::timeouts::Timeouts;
 use helenus_engine::snapshot::{NodeFacts, SystemColumn};
@@ -123,6 +124,7 @@ fn what_a_node_has_told_of_itself_stays_known() {
         timeouts: Some(Timeouts::default()),
         batches: Some(BatchLimits::default()),
         pages: Some(PageLimits { rows_max: 300 }),
+        hints: Some(HintWindow(std::time::Duration::from_secs(60))),
     };
     let next = old.successor().node(NodeIndex(0), |node| node.learn(told));
     let members = read(Vec::new(), Some(&next.build()), &[]);

@@ -28,6 +28,22 @@ struct OfTable {
     tokens: FxHashMap<i64, Instant>,
     /// All of it.
     whole: Option<Instant>,
+    /// Until when this is good, if others could not be asked since: then it is in doubt, too.
+    unread: Option<Instant>,
+}
+
+impl OfTable {
+    fn is_empty(&self) -> bool {
+        self.tokens.is_empty() && self.whole.is_none() && self.unread.is_none()
+    }
+
+    fn holds(&self, token: Option<i64>, now: Instant) -> bool {
+        let has = match token {
+            Some(token) => self.tokens.contains_key(&token),
+            None => !self.tokens.is_empty(),
+        };
+        has || self.whole.is_some() || self.unread.is_some_and(|until| until <= now)
+    }
 }
 
 /// The partitions of a table that are said to be in doubt.
@@ -36,6 +52,8 @@ pub enum Told {
     Tokens(Vec<i64>),
     /// There are more than are kept.
     All,
+    /// They could not be read.
+    Unread,
 }
 
 impl Doubts {
@@ -76,7 +94,7 @@ impl Doubts {
 
     /// Whether a partition of a table is in doubt; without a token, whether any is. All are while it is not known what others
     /// have put in doubt.
-    pub(crate) fn holds(&self, table: (&str, &str), token: Option<i64>, now: Instant) -> bool {
+    pub fn holds(&self, table: (&str, &str), token: Option<i64>, now: Instant) -> bool {
         if !self.read.is_held(now) {
             return true;
         }
@@ -85,23 +103,34 @@ impl Doubts {
         }
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let of = known.get(table.0).and_then(|tables| tables.get(table.1));
-        of.is_some_and(|of| {
-            let has = |token: i64| of.tokens.contains_key(&token);
-            of.whole.is_some() || token.is_none_or(has)
-        })
+        of.is_some_and(|of| of.holds(token, now))
+    }
+
+    /// True of a table if nothing is known of it since others were last asked.
+    pub fn is_unread(&self, table: (&str, &str)) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let of = known.get(table.0).and_then(|tables| tables.get(table.1));
+        of.is_some_and(|of| of.unread.is_some())
     }
 
     /// What is stored of all tables, as it was asked for then: it tells of all that was doubted before, and of nothing later.
+    /// A table that could not be read keeps none of the others waiting; of itself it has what was read before, for as long
+    /// as that is good.
     pub fn adopt(&self, told: &[((String, String), Told)], asked: Instant) {
+        let before = self.read.until(asked).unwrap_or(asked);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        for tables in known.values_mut() {
-            for of in tables.values_mut() {
+        for (keyspace, tables) in known.iter_mut() {
+            for (table, of) in tables.iter_mut() {
+                let mut told = told.iter();
+                let is_it = |named: &(String, String)| (&named.0, &named.1) == (keyspace, table);
+                if told.any(|(named, told)| is_it(named) && *told == Told::Unread) {
+                    continue;
+                }
                 of.tokens.retain(|_, since| *since >= asked);
                 of.whole = of.whole.filter(|since| *since >= asked);
+                of.unread = None;
             }
-            tables.retain(|_, of| of.whole.is_some() || !of.tokens.is_empty());
         }
-        known.retain(|_, tables| !tables.is_empty());
         for ((keyspace, table), told) in told {
             let of_keyspace = known.entry(keyspace.clone()).or_default();
             let of = of_keyspace.entry(table.clone()).or_default();
@@ -113,8 +142,13 @@ impl Doubts {
                     }
                 }
                 Told::All => of.whole = of.whole.or(Some(asked)),
+                Told::Unread => of.unread = of.unread.or(Some(before)),
             }
         }
+        known.retain(|_, tables| {
+            tables.retain(|_, of| !of.is_empty());
+            !tables.is_empty()
+        });
         self.has_any.store(!known.is_empty(), Ordering::Release);
         drop(known);
         self.read.renew(asked);
@@ -173,5 +207,30 @@ mod tests {
         assert!(holds(ORDERS, Some(8)));
         doubts.adopt(&[], at(30));
         assert!(!holds(ORDERS, Some(8)));
+    }
+
+    #[test]
+    fn a_table_that_cannot_be_read_is_in_doubt_alone_once_what_was_read_of_it_is_too_old() {
+        const USERS: (&str, &str) = ("shop", "users");
+        let at = |s| begin() + Duration::from_secs(s);
+        let doubts = Doubts::new(at(0));
+        let unread = || orders(Told::Unread);
+        // It never was read.
+        doubts.adopt(&[unread()], at(1));
+        assert!(doubts.holds(ORDERS, Some(7), at(1)) && doubts.is_unread(ORDERS));
+        assert!(!doubts.holds(USERS, None, at(1)));
+        doubts.adopt(&[orders(Told::Tokens(vec![7]))], at(2));
+        assert!(doubts.holds(ORDERS, Some(7), at(2)) && !doubts.holds(ORDERS, Some(8), at(2)));
+        for s in [3, 6, 9] {
+            doubts.adopt(&[unread()], at(s));
+            assert!(!doubts.holds(ORDERS, Some(8), at(s)));
+        }
+        assert!(doubts.holds(ORDERS, Some(7), at(9)), "it is still known");
+        let end = at(2) + lease();
+        doubts.adopt(&[unread()], end);
+        assert!(doubts.holds(ORDERS, Some(8), end) && doubts.holds(ORDERS, None, end));
+        assert!(!doubts.holds(USERS, None, end));
+        doubts.adopt(&[orders(Told::Tokens(Vec::new()))], end);
+        assert!(!doubts.holds(ORDERS, None, end) && !doubts.is_unread(ORDERS));
     }
 }

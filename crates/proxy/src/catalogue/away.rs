@@ -1,0 +1,157 @@
+//! Nodes that are away, and layouts that miss writes because of that.
+//!
+//! A layout is written at ANY. For a replica that is down, a coordinator keeps a hint, but not if that has been down for
+//! longer than `max_hint_window`: then it waits for its time-out, keeps nothing, and says that the write is done. So once
+//! no replica of a range has been up for nearly that long, nobody is to write the layout any more.
+//!
+//! A coordinator also keeps nothing while its oldest hint for a node is older than that
+//! (`hint_window_persistent_enabled`). So a node that was away counts anew only once it has been back for as long, or for
+//! a tenth of the window: by then hints have come.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use helenus_catalogue::waits::refresh;
+use helenus_catalogue::{Catalogue, LayoutState};
+use helenus_engine::features::layouts::Missed;
+use helenus_engine::snapshot::Snapshot;
+use helenus_policy::ring::NodeIndex;
+
+use crate::process::Process;
+use crate::records::node_state::{self, NodeState};
+
+/// Nodes that were seen to go, by their index.
+#[derive(Debug, Default)]
+pub(super) struct Away {
+    nodes: BTreeMap<usize, Lost>,
+    looked: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lost {
+    since: Instant,
+    /// Since when it is back.
+    back: Option<Instant>,
+}
+
+impl Away {
+    /// Notes how nodes are, and says which layouts miss writes because of that, if not now, then soon.
+    pub(super) fn look_around(&mut self, common: &Process, catalogue: &Catalogue) -> Vec<Missed> {
+        if common.draining.load(Ordering::Acquire) {
+            // Its links end.
+            return Vec::new();
+        }
+        let (snapshot, settings) = (common.snapshot.load(), common.settings.load());
+        let has_logins = common.has_logins.load(Ordering::Relaxed);
+        let states = node_state::states(&settings, &snapshot, &common.stats.nodes(), has_logins);
+        let now = Instant::now();
+        self.look(&states, snapshot.nodes().hint_window(), now);
+        self.missing(catalogue, &snapshot, now)
+    }
+
+    /// Notes how nodes are. `window`: for how long hints are kept.
+    fn look(&mut self, states: &[NodeState], window: Duration, now: Instant) {
+        let unseen = self
+            .looked
+            .replace(now)
+            .map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        if !states.contains(&NodeState::Up) {
+            // The proxy may be cut off, and knows nothing of any of them: that time does not count.
+            for lost in self.nodes.values_mut() {
+                lost.since += unseen;
+                lost.back = lost.back.map(|back| back + unseen);
+            }
+            return;
+        }
+        for (at, state) in states.iter().enumerate() {
+            match state {
+                NodeState::Down => {
+                    let lost = Lost {
+                        since: now,
+                        back: None,
+                    };
+                    self.nodes.entry(at).or_insert(lost).back = None;
+                }
+                NodeState::Up => self.note_up(at, window, now),
+                NodeState::Gone => {
+                    self.nodes.remove(&at);
+                }
+                NodeState::Unused => {}
+            }
+        }
+    }
+
+    fn note_up(&mut self, at: usize, window: Duration, now: Instant) {
+        let Some(lost) = self.nodes.get_mut(&at) else {
+            return;
+        };
+        let back = *lost.back.get_or_insert(now);
+        let least = back.saturating_duration_since(lost.since).min(window / 10);
+        if now.saturating_duration_since(back) >= least {
+            self.nodes.remove(&at);
+        }
+    }
+
+    /// Layouts with a range none of whose replicas has been up for nearly as long as hints are kept.
+    fn missing(&self, catalogue: &Catalogue, snapshot: &Snapshot, now: Instant) -> Vec<Missed> {
+        let window = snapshot.nodes().hint_window();
+        let long_away = self.long_away(window, now);
+        if long_away.is_empty() {
+            return Vec::new();
+        }
+        let mut missed = Vec::new();
+        for (table, of) in &catalogue.tables {
+            let layouts = of.layouts.iter().flat_map(|of| &of.layouts);
+            let written = layouts.filter(|of| of.state() != Some(LayoutState::Behind));
+            for layout in written.filter(|of| of.is_derived()) {
+                let keyspace = layout.keyspace_in(table);
+                let Some(nodes) = range_of(snapshot, keyspace, &long_away) else {
+                    continue;
+                };
+                missed.push(Missed {
+                    keyspace: keyspace.to_owned(),
+                    physical: layout.physical.clone(),
+                    why: why(snapshot, nodes, window),
+                });
+            }
+        }
+        missed
+    }
+
+    fn long_away(&self, window: Duration, now: Instant) -> BTreeSet<usize> {
+        // Other proxies need some time to hear of it. A connection that breaks and is opened again is no node that went.
+        let most = (window / 10 * 9).max(refresh());
+        let is_long_away =
+            |lost: &Lost| lost.back.is_none() && now.saturating_duration_since(lost.since) >= most;
+        let nodes = self.nodes.iter().filter(|(_, lost)| is_long_away(lost));
+        nodes.map(|(at, _)| *at).collect()
+    }
+}
+
+/// The replicas of a range of which all are among these nodes.
+fn range_of<'a>(
+    snapshot: &'a Snapshot,
+    keyspace: &str,
+    among: &BTreeSet<usize>,
+) -> Option<&'a [NodeIndex]> {
+    let slots = snapshot.nodes().ring()?.len();
+    let replicas = snapshot.schema().owners(keyspace)?;
+    let mut of_slots = (0..slots).map(move |slot| replicas.of_slot(slot));
+    let is_among = |node: &NodeIndex| among.contains(&node.as_usize());
+    of_slots.find(|nodes| !nodes.is_empty() && nodes.iter().all(is_among))
+}
+
+fn why(snapshot: &Snapshot, nodes: &[NodeIndex], window: Duration) -> String {
+    let nodes = nodes.iter().filter_map(|at| snapshot.nodes().get(*at));
+    let addresses: Vec<String> = nodes.map(|node| node.address().to_string()).collect();
+    format!(
+        "no replica of some partitions was up for nearly as long as nodes keep hints ({} s by max_hint_window and \
+         hinted_handoff_enabled): {}",
+        window.as_secs(),
+        addresses.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests;
