@@ -5,15 +5,13 @@ use std::time::Instant;
 
 use anyhow::Result;
 use helenus_catalogue::Layout;
-use helenus_catalogue::change::Change;
 
-use super::super::entry::{begun_anew, claim};
+use super::super::entry::{begun_anew, claim, put};
 use super::super::fill::{self, Filled};
 use super::super::verdict::{Repairing, verify};
 use super::how::How;
 use super::view::View;
 use super::{doubts, round};
-use crate::catalogue;
 use crate::catalogue::settle::{Others, Settle};
 use crate::nodes::cluster::Cluster;
 
@@ -30,8 +28,7 @@ pub(super) async fn begin(
     let entries: Vec<Layout> = behind.iter().map(begun_anew).collect();
     // Before: a sweep that finds one written, and no note of it, takes it for another command's.
     round::take_on(cluster, table, &entries).await?;
-    let changes: Vec<Change<'_>> = entries.iter().map(Change::PutLayout).collect();
-    catalogue::change(cluster, table, &view.known, &changes).await?;
+    put(cluster, table, &view.known, &entries).await?;
     Ok(entries)
 }
 

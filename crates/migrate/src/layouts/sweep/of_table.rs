@@ -5,20 +5,20 @@ use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result};
-use helenus_catalogue::change::Change;
 use helenus_catalogue::sweep::{Due, Left, Pending};
 use helenus_catalogue::{Layout, LayoutState};
 use helenus_console::cells::print_error;
 use helenus_rows::{Range, TableName};
 
 use super::super::compare::TooMany;
+use super::super::entry::put;
 use super::super::work::Work;
 use super::how::{How, Manner};
 use super::round::{self, Round};
 use super::told::Told;
 use super::view::View;
 use super::{behind, doubts, parts};
-use crate::catalogue::{self, now_ms};
+use crate::catalogue::now_ms;
 use crate::nodes::cluster::Cluster;
 use crate::nodes::hints::Watched;
 use crate::nodes::ring;
@@ -302,9 +302,8 @@ impl<'a> OfTable<'a> {
             "layout {} of {} is not read until it has been rebuilt",
             layout.name, self.name
         )));
-        let behind = layout.behind(now_ms());
-        let change = [Change::PutLayout(&behind)];
-        catalogue::change(self.cluster, &self.name, &view.known, &change).await
+        let behind = [layout.behind(now_ms())];
+        put(self.cluster, &self.name, &view.known, &behind).await
     }
 
     fn manner<'b>(&'b self, work: &'b Work) -> Manner<'b> {
