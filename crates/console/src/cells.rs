@@ -25,6 +25,16 @@ pub fn printable_lines(text: &str) -> String {
     lines.join("\n")
 }
 
+/// A table of `limit` rows at most, and how many of `rows` it does not have.
+pub fn with_rest(table: &dyn Display, rows: usize, limit: usize) -> String {
+    let rest = match rows.saturating_sub(limit) {
+        _ if rows == 0 => "(none)\n".to_owned(),
+        0 => String::new(),
+        more => format!("{more} more: --limit\n"),
+    };
+    format!("{table}\n{rest}")
+}
+
 /// An error on stderr. It may quote what nodes, clients and files say.
 pub fn print_error(error: &dyn Display) {
     let text = printable_lines(&format!("{error:#}"));

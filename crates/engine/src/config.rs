@@ -290,7 +290,7 @@ pub struct LayoutSettings {
 
 impl LayoutSettings {
     /// True if the tables of layouts are kept from clients' eyes.
-    pub fn hides_tables(&self) -> bool {
+    pub(crate) fn hides_tables(&self) -> bool {
         self.enabled && !self.show_tables
     }
 }
@@ -533,7 +533,7 @@ impl Config {
     }
 
     /// The time-out of a page that is read by several requests to nodes.
-    pub fn page_timeout(&self) -> Duration {
+    pub(crate) fn page_timeout(&self) -> Duration {
         Duration::from_millis(self.limits.page_timeout_ms)
     }
 

@@ -120,7 +120,7 @@ impl Progress {
     }
 
     /// Latencies since the last call.
-    pub fn take_latency(&self) -> Latency {
+    fn take_latency(&self) -> Latency {
         let mut all: Option<Histogram<u64>> = None;
         for recent in &self.recent {
             let mut recent = recent.lock().unwrap_or_else(PoisonError::into_inner);

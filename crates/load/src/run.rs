@@ -106,13 +106,6 @@ pub async fn run_closed<W: Workload>(workload: &Arc<W>, plan: &Plan) -> Phase {
         .into_phase(&workload.kinds())
 }
 
-/// An open loop over the whole plan; see [`record_open`].
-pub async fn run_open<W: Workload>(workload: &Arc<W>, rate_per_second: f64, plan: &Plan) -> Phase {
-    record_open(workload, rate_per_second, plan)
-        .await
-        .into_phase(&workload.kinds())
-}
-
 /// Like [`run_closed`], but returns a recording that further slices can be merged into.
 pub async fn record_closed<W: Workload>(workload: &Arc<W>, plan: &Plan) -> Recording {
     let kinds = workload.kinds().len();

@@ -5,6 +5,7 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 pub mod catalogue;
+mod common;
 pub mod layouts;
 pub mod nodes;
 pub mod payload;

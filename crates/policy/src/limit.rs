@@ -24,7 +24,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// How far ahead of its plan a rate may be used at once, as a time.
-pub const BURST_US: u64 = 100_000;
+const BURST_US: u64 = 100_000;
 
 /// At most so many requests per second.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use comfy_table::{CellAlignment, Table as TextTable, presets};
 use futures::future::join_all;
-use helenus_console::cells::{json_line, printable, string};
+use helenus_console::cells::{json_line, printable, string, with_rest};
 use serde_json::{Value, json};
 
 use super::app::{App, Input};
@@ -170,11 +170,5 @@ fn table(
             shown.set_cell_alignment(CellAlignment::Right);
         }
     }
-    let mut text = format!("{table}\n");
-    if rows.is_empty() {
-        text.push_str("(none)\n");
-    } else if rows.len() > limit {
-        text.push_str(&format!("{} more: --limit\n", rows.len() - limit));
-    }
-    text
+    with_rest(&table, rows.len(), limit)
 }

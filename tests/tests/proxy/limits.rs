@@ -104,7 +104,7 @@ fn rules_hold_before_a_real_node_and_are_explained() {
     for part in [
         "limits.open",
         "filtering",
-        "stretch by stretch",
+        "in sequential ranges",
         "too slow",
         "refused with UNAUTHORIZED by rule",
     ] {

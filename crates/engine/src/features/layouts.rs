@@ -2,11 +2,11 @@
 
 mod added_columns;
 mod alter;
+mod carried;
 mod counted;
 mod derived;
 mod dropped_columns;
 mod fan_out_write;
-mod in_sequence;
 mod keyspace_rights;
 mod on_layouts;
 mod plan;
@@ -15,7 +15,6 @@ mod reads;
 mod refusals;
 mod requests;
 mod restored_order;
-mod table_first;
 mod writes;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -210,7 +209,11 @@ impl Layouts {
     }
 
     /// The table that this one holds a layout of.
-    pub fn table_of_layout(&self, keyspace: &str, physical: &str) -> Option<&Arc<LogicalTable>> {
+    pub(crate) fn table_of_layout(
+        &self,
+        keyspace: &str,
+        physical: &str,
+    ) -> Option<&Arc<LogicalTable>> {
         self.held.get(keyspace)?.get(physical)
     }
 

@@ -214,7 +214,7 @@ impl Engine {
     }
 
     /// A node has accepted a client's USE.
-    pub(crate) fn on_keyspace_set(&mut self, key: ClientRequestKey, content: &[u8]) {
+    fn on_keyspace_set(&mut self, key: ClientRequestKey, content: &[u8]) {
         let mut reader = Reader::new(content);
         let Ok(keyspace) = reader.i32().and_then(|_| reader.string()) else {
             return;

@@ -16,11 +16,8 @@ pub(crate) fn limit(
     names: &[Box<str>],
     statement: &Statement,
 ) -> Option<i64> {
-    if let Term::Literal(Literal::Int(number)) = term {
-        return i64::try_from(*number).ok();
-    }
-    let bytes = bound(term, values, names, statement)?;
-    Some(i64::from(i32::from_be_bytes(bytes.try_into().ok()?)))
+    let int = |bytes: &[u8]| Some(i64::from(i32::from_be_bytes(bytes.try_into().ok()?)));
+    literal(term).or_else(|| int(bound(term, values, names, statement)?))
 }
 
 /// A token of the Murmur3 partitioner, as it is written, or bound as a bigint.
@@ -30,11 +27,15 @@ pub(crate) fn token(
     names: &[Box<str>],
     statement: &Statement,
 ) -> Option<i64> {
-    if let Term::Literal(Literal::Int(number)) = term {
-        return i64::try_from(*number).ok();
+    let bigint = |bytes: &[u8]| Some(i64::from_be_bytes(bytes.try_into().ok()?));
+    literal(term).or_else(|| bigint(bound(term, values, names, statement)?))
+}
+
+fn literal(term: &Term) -> Option<i64> {
+    match term {
+        Term::Literal(Literal::Int(number)) => i64::try_from(*number).ok(),
+        _ => None,
     }
-    let bytes = bound(term, values, names, statement)?;
-    Some(i64::from_be_bytes(bytes.try_into().ok()?))
 }
 
 /// A text in a statement, as it is written or bound.

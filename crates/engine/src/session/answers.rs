@@ -39,7 +39,7 @@ pub(super) enum Pushed<'a> {
 
 impl Session {
     /// The header of an answer.
-    pub(super) fn answer_header(&self, stream: i16, opcode: Opcode, header_flags: u8) -> Header {
+    fn answer_header(&self, stream: i16, opcode: Opcode, header_flags: u8) -> Header {
         Header {
             version: self.version as u8,
             response: true,

@@ -81,7 +81,7 @@ impl Timetable {
     }
 
     /// True if it is too late to pass clients on: those that are still here need the time to be closed.
-    pub fn is_hurrying(&self, now: Instant) -> bool {
+    pub(crate) fn is_hurrying(&self, now: Instant) -> bool {
         now >= self.hurry_begins
     }
 

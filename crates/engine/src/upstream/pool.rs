@@ -119,7 +119,7 @@ impl Pool {
         snapshot.is_known() && self.identity.is_anonymous() == snapshot.protocol().asks_for_login()
     }
 
-    pub(super) fn is_connecting(&self) -> bool {
+    fn is_connecting(&self) -> bool {
         let mut slots = self.nodes.iter().flatten();
         slots.any(|slot| slot.is_opening())
     }
@@ -204,7 +204,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn special_mut(&mut self, node: NodeIndex, kind: &LinkKind) -> Option<&mut Special> {
+    fn special_mut(&mut self, node: NodeIndex, kind: &LinkKind) -> Option<&mut Special> {
         let mut special = self.special.iter_mut();
         special.find(|special| special.kind == *kind && special.node == node)
     }

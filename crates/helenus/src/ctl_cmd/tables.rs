@@ -2,7 +2,9 @@
 
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
-use helenus_console::cells::{ago, bytes, micros, number, percent, printable, seconds, string};
+use helenus_console::cells::{
+    ago, bytes, micros, number, percent, printable, seconds, string, with_rest,
+};
 use serde_json::Value;
 
 use super::rules;
@@ -325,13 +327,7 @@ fn table(rows: &[Value], columns: &[Column], limit: usize) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    let mut text = format!("{table}\n");
-    if rows.is_empty() {
-        text.push_str("(none)\n");
-    } else if rows.len() > limit {
-        text.push_str(&format!("{} more: --limit\n", rows.len() - limit));
-    }
-    text
+    with_rest(&table, rows.len(), limit)
 }
 
 fn rows<'a>(value: &'a Value, name: &str) -> &'a [Value] {

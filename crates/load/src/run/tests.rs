@@ -28,6 +28,11 @@ impl Workload for Stalling {
     }
 }
 
+async fn run_open(workload: &Arc<Stalling>, rate_per_second: f64, plan: &Plan) -> Phase {
+    let recorded = record_open(workload, rate_per_second, plan).await;
+    recorded.into_phase(&workload.kinds())
+}
+
 #[test]
 fn the_schedule_does_not_drift() {
     let schedule = Schedule::new(3.0);

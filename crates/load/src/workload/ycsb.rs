@@ -23,7 +23,7 @@ mod choice;
 
 pub use choice::RequestDistribution;
 
-pub const FIELDS: usize = 10;
+const FIELDS: usize = 10;
 pub const FIELD_BYTES: usize = 100;
 pub const SCAN_ROWS_MAX: i32 = 100;
 /// Clients that fill the table: rows are ten times as large as those of the key-value table.

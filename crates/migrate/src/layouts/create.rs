@@ -10,18 +10,17 @@ pub(super) mod request;
 use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
-use helenus_catalogue::change::Change;
 use helenus_catalogue::{Feature, Layout, LayoutState};
 use helenus_cql::Name;
 use helenus_rows::TableName;
 use serde_json::json;
 
 pub use self::args::CreateArgs;
-use super::entry::{PROGRESS, begun_anew, table_of};
+use super::entry::{PROGRESS, begun_anew, put, table_of, tables_of};
 use super::fill::{self, Filled};
 use super::following::{add_columns, copy_grants};
 use super::{home, ranges, rules, tables};
-use crate::catalogue::settle::{Emptying, Others, Settle};
+use crate::catalogue::settle::{Emptying, Settle};
 use crate::catalogue::{self, Known, Needs, flags};
 use crate::nodes::cluster::Cluster;
 use crate::nodes::table;
@@ -49,7 +48,8 @@ pub async fn run(args: CreateArgs) -> Result<()> {
     let layouts = home::entries(&wanted, &args.said(), &args.table, &known)?;
     let news = news(&layouts, &known)?;
     if news.is_empty() {
-        return report(&args, &layouts, None);
+        report(&args, &layouts, None);
+        return Ok(());
     }
     if news.iter().any(|layout| layout.is_derived()) {
         rules::check_derived(&table)?;
@@ -59,7 +59,7 @@ pub async fn run(args: CreateArgs) -> Result<()> {
         .iter()
         .any(|layout| known.layout(&layout.name).is_none())
     {
-        fill::refuse_untimed(&cluster, &table, &args.table, &args.work).await?;
+        rules::refuse_untimed(&cluster, &table, &args.table, &args.work).await?;
     }
     let homes = layouts
         .iter()
@@ -69,8 +69,7 @@ pub async fn run(args: CreateArgs) -> Result<()> {
     }
     tables::make_keyspaces(&cluster, &layouts, args.replication.as_ref()).await?;
     tables::make(&cluster, &table, &layouts, &known).await?;
-    let tables = news.iter().map(|layout| table_of(layout, &args.table));
-    let tables: Vec<TableName> = tables.collect();
+    let tables = tables_of(news.iter().copied(), &args.table);
     let needs = Needs::Layouts {
         progress: PROGRESS,
         are_derived: news.iter().any(|layout| layout.is_derived()),
@@ -82,12 +81,11 @@ pub async fn run(args: CreateArgs) -> Result<()> {
     let known = catalogue::read(&cluster, &args.table).await?;
     check_not_encoded(&known, &args.table)?;
     let entries = writing(&layouts, &known)?;
-    let changes: Vec<Change<'_>> = entries.iter().map(Change::PutLayout).collect();
-    catalogue::change(&cluster, &args.table, &known, &changes).await?;
+    put(&cluster, &args.table, &known, &entries).await?;
     flags::raise(&cluster, &args.table, Feature::Layouts).await?;
     let taken_over = take_over(&cluster, &args.table, &known, &entries).await?;
     let is_begun = |entry: &Layout| known.layout(&entry.name).is_some();
-    let others = Others::of(args.no_proxies, entries.iter().any(is_begun));
+    let others = args.common.others(entries.iter().any(is_begun));
     let settle = Settle::of(&cluster, others).await;
     let settle = settle.with_derived(entries.iter().any(Layout::is_derived));
     let more = settle.for_emptying(taken_over);
@@ -100,12 +98,9 @@ pub async fn run(args: CreateArgs) -> Result<()> {
     let orders: Vec<_> = tables.iter().cloned().zip(orders).collect();
     let table = add_columns(&cluster, &table, &orders, &args.work).await?;
     let filled = fill::fill(&cluster, &table, &entries, &args.work).await?;
-    copy_grants(&cluster, &args.table, &tables, None).await?;
-    fill::open(&cluster, &table, &entries, &filled).await?;
-    for entry in &entries {
-        ranges::forget(&cluster, &args.table, &entry.name).await?;
-    }
-    report(&args, &layouts, Some(&filled))
+    fill::finish(&cluster, &table, &entries, &filled).await?;
+    report(&args, &layouts, Some(&filled));
+    Ok(())
 }
 
 fn check_not_encoded(known: &Known, table: &TableName) -> Result<()> {
@@ -196,51 +191,46 @@ async fn take_over(
     Ok(found)
 }
 
-fn report(args: &CreateArgs, layouts: &[Layout], filled: Option<&Filled>) -> Result<()> {
-    if args.json {
-        let layouts = layouts.iter().map(|layout| {
-            json!({
-                "name": layout.name,
-                "keyspace": &*table_of(layout, &args.table).keyspace,
-                "physical": layout.physical,
-                "clustering": layout.clustering,
-                "state": LayoutState::Ready.name(),
-            })
-        });
-        let report = json!({
-            "table": args.table.to_string(),
-            "layouts": layouts.collect::<Vec<_>>(),
-            "rows": filled.map(|filled| filled.rows),
-            "rows_copied": filled.map(|filled| filled.copied),
-            "rows_repaired": filled.map(|filled| filled.repaired),
-            "seconds": filled.map(|filled| filled.time.as_secs_f64()),
-        });
-        println!("{report:#}");
-        return Ok(());
-    }
-    for layout in layouts {
-        println!(
-            "{} {}: ready, sorted by {}",
-            args.table,
-            layout.name,
-            layout.clustering.join(", ")
-        );
-    }
-    match filled {
-        Some(filled) => println!(
+fn report(args: &CreateArgs, layouts: &[Layout], filled: Option<&Filled>) {
+    let table = args.table.to_string();
+    let ready = layouts.iter().map(|layout| {
+        let order = layout.clustering.join(", ");
+        format!("{table} {}: ready, sorted by {order}", layout.name)
+    });
+    let mut lines: Vec<String> = ready.collect();
+    lines.push(match filled {
+        Some(filled) => format!(
             "{} rows, copied and compared in {:.1} s",
             filled.rows,
             filled.time.as_secs_f64()
         ),
-        None => println!("they were there already"),
-    }
+        None => "they were there already".to_owned(),
+    });
     if layouts.iter().any(Layout::is_derived) {
-        println!(
+        lines.push(
             "derived layouts are compared with their table by `helenus layouts sweep`, which must run from now on, once for \
              the cluster (systemctl enable --now helenus-sweep)"
+                .to_owned(),
         );
     }
-    Ok(())
+    let layouts = layouts.iter().map(|layout| {
+        json!({
+            "name": layout.name,
+            "keyspace": &*table_of(layout, &args.table).keyspace,
+            "physical": layout.physical,
+            "clustering": layout.clustering,
+            "state": LayoutState::Ready.name(),
+        })
+    });
+    let report = json!({
+        "table": table,
+        "layouts": layouts.collect::<Vec<_>>(),
+        "rows": filled.map(|filled| filled.rows),
+        "rows_copied": filled.map(|filled| filled.copied),
+        "rows_repaired": filled.map(|filled| filled.repaired),
+        "seconds": filled.map(|filled| filled.time.as_secs_f64()),
+    });
+    args.common.print(&report, &lines.join("\n"));
 }
 
 #[cfg(test)]

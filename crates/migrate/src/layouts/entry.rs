@@ -1,13 +1,14 @@
 //! A layout as the catalogue has it.
 
 use anyhow::{Result, bail};
+use helenus_catalogue::change::Change;
 use helenus_catalogue::{Layout, LayoutState};
 use helenus_cql::Name;
 use helenus_rows::TableName;
 
 use crate::catalogue::claim::Claim;
 use crate::catalogue::noted::Notes;
-use crate::catalogue::{Known, later_than};
+use crate::catalogue::{self, Known, later_than};
 use crate::nodes::cluster::Cluster;
 
 /// The ranges that have been copied.
@@ -25,6 +26,26 @@ pub(super) fn table_of(layout: &Layout, of: &TableName) -> TableName {
         },
         table: Name::from_stored(&*layout.physical),
     }
+}
+
+/// The tables that hold these layouts.
+pub(super) fn tables_of<'a>(
+    layouts: impl IntoIterator<Item = &'a Layout>,
+    of: &TableName,
+) -> Vec<TableName> {
+    let layouts = layouts.into_iter();
+    layouts.map(|layout| table_of(layout, of)).collect()
+}
+
+/// Puts these entries in the place of those that were read.
+pub(super) async fn put(
+    cluster: &Cluster,
+    table: &TableName,
+    known: &Known,
+    entries: &[Layout],
+) -> Result<()> {
+    let changes: Vec<Change<'_>> = entries.iter().map(Change::PutLayout).collect();
+    catalogue::change(cluster, table, known, &changes).await
 }
 
 pub(super) fn in_state(layout: &Layout, state: LayoutState) -> Layout {

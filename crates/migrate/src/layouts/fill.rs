@@ -1,4 +1,4 @@
-//! Filling layouts that are being written, and opening them to reads: what `create` and `rebuild` have in
+//! Filling layouts that are being written, and opening them to reads: what `create`, `rebuild` and `truncate` have in
 //! common.
 
 use std::time::{Duration, Instant};
@@ -10,14 +10,18 @@ use helenus_rows::{Table, TableName};
 
 use super::backfill;
 use super::compare::Compared;
-use super::entry::{check_unchanged, claim, in_state};
+use super::entry::{begun_anew, check_unchanged, claim, in_state, put, tables_of};
+use super::following::copy_grants;
+use super::ranges;
 use super::sweep::doubts;
-use super::verdict::{self, Repairing, Verdict, verify};
+use super::verdict::{self, Repairing, Verdict, check_copies, verify};
 use super::work::Work;
 use crate::catalogue;
 use crate::catalogue::claim::Claim;
+use crate::catalogue::settle::{Emptying, Settle};
+use crate::common::Common;
 use crate::nodes::cluster::Cluster;
-use crate::nodes::reading::Reader;
+use crate::nodes::table;
 
 /// The result of a filling.
 #[derive(Debug)]
@@ -28,31 +32,6 @@ pub(super) struct Filled {
     /// Rows that were not the same after the copying.
     pub repaired: u64,
     pub time: Duration,
-}
-
-/// Only an empty table can have layouts if CQL does not tell when some of its values were written. `from`: the table, or a
-/// layout of it, whose rows are to be copied.
-pub(super) async fn refuse_untimed(
-    cluster: &Cluster,
-    table: &Table,
-    from: &TableName,
-    work: &Work,
-) -> Result<()> {
-    let Some(column) = table.untimed() else {
-        return Ok(());
-    };
-    let reader = Reader::new(cluster, table, from, work.level()).await?;
-    if reader.is_empty().await? {
-        return Ok(());
-    }
-    bail!(
-        "{from} has rows, and column {} is a {}: CQL does not tell when the elements of lists, the fields of user \
-         types and, before Cassandra 5.0, the elements of sets and maps that are not frozen were written, so \
-         the rows cannot be copied exactly. A layout can be made while the table is empty, or with the \
-         column frozen",
-        column.name,
-        column.cql_type
-    )
 }
 
 fn is_derived(entries: &[Layout]) -> bool {
@@ -117,6 +96,91 @@ async fn copy_and_compare(
     };
     let (compared, verdicts) = verify(cluster, table, entries, work, Some(repairing)).await?;
     Ok((copied, compared, verdicts))
+}
+
+/// How long to wait until a change of these layouts is known, and how much longer before they are filled.
+pub(super) async fn settle(
+    cluster: &Cluster,
+    chosen: &[Layout],
+    common: &Common,
+) -> (Settle, Duration) {
+    // Another may be emptying one of them, which must not happen to what is filled here.
+    let is_filling = |entry: &Layout| entry.state() != Some(LayoutState::Ready);
+    let (is_filling, emptying) = match chosen.iter().any(is_filling) {
+        true => (true, Emptying::Perhaps),
+        false => (false, Emptying::No),
+    };
+    let settle = Settle::of(cluster, common.others(is_filling)).await;
+    let settle = settle.with_derived(is_derived(chosen));
+    (settle, settle.for_emptying(emptying))
+}
+
+/// Waits until nobody reads the layouts, which are written under new numbers from then on. Ranges that were copied before
+/// count no longer.
+pub(super) async fn put_aside(
+    cluster: &Cluster,
+    table: &TableName,
+    chosen: &[Layout],
+    settle: Settle,
+    more: Duration,
+) -> Result<Vec<Layout>> {
+    let known = catalogue::read(cluster, table).await?;
+    check_unchanged(&known, table, chosen)?;
+    let entries: Vec<Layout> = chosen.iter().map(begun_anew).collect();
+    put(cluster, table, &known, &entries).await?;
+    settle.wait_longer(more, "no longer read").await;
+    Ok(entries)
+}
+
+/// Empties tables of layouts that are about to be filled, or the table itself.
+pub(super) async fn empty(
+    cluster: &Cluster,
+    table: &TableName,
+    entries: &[Layout],
+    tables: &[TableName],
+) -> Result<()> {
+    let claim = claim(cluster, table, entries);
+    for emptied in tables {
+        // Another command may have taken it over meanwhile, also while the one before was emptied: then
+        // it may be read, and must not be emptied.
+        claim.renew().await?;
+        let full = emptied.to_cql();
+        cluster.run(&format!("TRUNCATE {full}")).await?;
+    }
+    Ok(())
+}
+
+/// Fills layouts that have been put aside and emptied, and lets proxies read them.
+pub(super) async fn refill(
+    cluster: &Cluster,
+    table: &TableName,
+    entries: &[Layout],
+    work: &Work,
+) -> Result<Filled> {
+    // A column that was added or dropped meanwhile has lost what was in it.
+    cluster.agree().await?;
+    let table = table::load(cluster, table).await?;
+    check_copies(cluster, &table, entries).await?;
+    let filled = fill(cluster, &table, entries, work).await?;
+    finish(cluster, &table, entries, &filled).await?;
+    Ok(filled)
+}
+
+/// Gives layouts that have been filled the rights of their table, and lets proxies read them.
+pub(super) async fn finish(
+    cluster: &Cluster,
+    table: &Table,
+    entries: &[Layout],
+    filled: &Filled,
+) -> Result<()> {
+    let name = &table.name;
+    // Again: what was granted or revoked past the proxies meanwhile, and what the role itself needed until now.
+    copy_grants(cluster, name, &tables_of(entries, name), None).await?;
+    open(cluster, table, entries, filled).await?;
+    for entry in entries {
+        ranges::forget(cluster, name, &entry.name).await?;
+    }
+    Ok(())
 }
 
 /// Lets proxies read the layouts.

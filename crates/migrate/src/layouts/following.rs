@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use helenus_rows::{Table, TableName};
 
 use super::work::Work;
-use super::{definition, fill, home, rules};
+use super::{definition, home, rules};
 use crate::nodes::cluster::Cluster;
 use crate::nodes::{grants, table};
 
@@ -28,7 +28,7 @@ pub(super) async fn add_columns(
             {
                 rules::check_derived(&table)?;
             }
-            fill::refuse_untimed(cluster, &table, name, work).await
+            rules::refuse_untimed(cluster, &table, name, work).await
         };
         checked.await.with_context(|| {
             format!("{name} was altered meanwhile: drop the layouts (helenus layouts drop {name})")

@@ -4,20 +4,20 @@ mod of_table;
 
 use anyhow::Result;
 use clap::Args;
-use helenus_catalogue::change::Change;
-use helenus_catalogue::{Feature, Layout, LayoutState};
-use helenus_rows::{Table, TableName};
+use helenus_catalogue::{Feature, Layout};
+use helenus_rows::Table;
 use serde_json::json;
 
-use super::entry::{begun_anew, check_unchanged, claim, table_of};
-use super::fill::Filled;
+use super::entry::{check_unchanged, claim, put, tables_of};
+use super::fill::{self, Filled};
 use super::following::copy_grants;
 use super::replication::{self, Replication};
-use super::verdict::{check_copies, chosen};
-use super::work::Work;
-use super::{fill, ranges, rules, tables};
-use crate::catalogue::settle::{Emptying, Others, Settle};
+use super::verdict::check_copies;
+use super::work::{Choice, Work};
+use super::{rules, tables};
+use crate::catalogue::settle::Settle;
 use crate::catalogue::{self, flags, now_ms};
+use crate::common::Common;
 use crate::nodes::access::Access;
 use crate::nodes::cluster::Cluster;
 use crate::nodes::table;
@@ -28,11 +28,8 @@ use crate::nodes::table;
 /// from a derived layout.
 #[derive(Args)]
 pub struct RebuildArgs {
-    /// KEYSPACE.TABLE
-    table: TableName,
-    /// Only this layout; may be repeated [default: all]
-    #[arg(long = "layout", value_name = "NAME")]
-    layouts: Vec<String>,
+    #[command(flatten)]
+    choice: Choice,
     /// How the keyspace of derived layouts is to be replicated, if it is gone as well
     #[arg(long, value_name = "MAP", value_parser = replication::parse)]
     replication: Option<Replication>,
@@ -49,29 +46,26 @@ pub struct RebuildArgs {
     access: Access,
     #[command(flatten)]
     work: Work,
-    /// Do not wait for proxies, because none is running
-    #[arg(long, hide = true)]
-    no_proxies: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    common: Common,
 }
 
 pub async fn run(args: RebuildArgs) -> Result<()> {
     let cluster = args.access.connect().await?;
     cluster.check_partitioner().await?;
+    let name = &args.choice.table;
     if let Some(from) = &args.from {
         let (work, has_agreed) = (&args.work, args.yes);
-        let done = of_table::run(&cluster, &args.table, from, work, has_agreed).await?;
-        done.print(args.json);
+        let done = of_table::run(&cluster, name, from, work, has_agreed).await?;
+        done.print(&args.common);
         return Ok(());
     }
-    let table = table::load(&cluster, &args.table).await?;
+    let table = table::load(&cluster, name).await?;
     rules::check(&table, &cluster).await?;
-    let known = catalogue::read(&cluster, &args.table).await?;
+    let known = catalogue::read(&cluster, name).await?;
     args.work.check_nodes(&cluster).await?;
-    let chosen = chosen(known.layouts(), &args.layouts, &args.table)?;
-    let gone = tables::gone(&cluster, &args.table, &chosen).await?;
+    let chosen = args.choice.among(&known)?;
+    let gone = tables::gone(&cluster, name, &chosen).await?;
     let there: Vec<Layout> = chosen
         .iter()
         .filter(|entry| !gone.contains(entry))
@@ -83,51 +77,26 @@ pub async fn run(args: RebuildArgs) -> Result<()> {
     }
     let replication = args.replication.as_ref();
     tables::missing_keyspaces(&cluster, &chosen, replication).await?;
-    fill::refuse_untimed(&cluster, &table, &args.table, &args.work).await?;
+    rules::refuse_untimed(&cluster, &table, name, &args.work).await?;
     // A `drop` that was interrupted has taken the right to read. Whoever may not give it is refused before anything is emptied.
     let role = cluster.role.as_deref();
-    copy_grants(&cluster, &args.table, &names_of(&there, &args.table), role).await?;
-    flags::raise(&cluster, &args.table, Feature::Layouts).await?;
-    // Another may be emptying one of them, which must not happen to what is filled here.
-    let is_filling = |entry: &Layout| entry.state() != Some(LayoutState::Ready);
-    let emptying = match chosen.iter().any(is_filling) {
-        true => Emptying::Perhaps,
-        false => Emptying::No,
-    };
-    let others = Others::of(args.no_proxies, emptying == Emptying::Perhaps);
-    let settle = Settle::of(&cluster, others).await;
-    let settle = settle.with_derived(chosen.iter().any(Layout::is_derived));
+    let tables_there = tables_of(&there, name);
+    copy_grants(&cluster, name, &tables_there, role).await?;
+    flags::raise(&cluster, name, Feature::Layouts).await?;
+    let (settle, more) = fill::settle(&cluster, &chosen, &args.common).await;
     let chosen = match gone.is_empty() {
         true => chosen,
         false => make_anew(&cluster, &table, &chosen, &gone, replication, settle).await?,
     };
-    // Ranges that were copied before count no longer.
-    let known = catalogue::read(&cluster, &args.table).await?;
-    check_unchanged(&known, &args.table, &chosen)?;
-    let entries: Vec<Layout> = chosen.iter().map(begun_anew).collect();
-    let changes: Vec<Change<'_>> = entries.iter().map(Change::PutLayout).collect();
-    catalogue::change(&cluster, &args.table, &known, &changes).await?;
-    settle
-        .wait_longer(settle.for_emptying(emptying), "no longer read")
-        .await;
-    empty(&cluster, &args.table, &entries, &there).await?;
+    let entries = fill::put_aside(&cluster, name, &chosen, settle, more).await?;
+    fill::empty(&cluster, name, &entries, &tables_there).await?;
     if there.iter().any(Layout::is_derived) {
         // A layout is written beside its table: what was lost with the old rows may come to the table only now.
         settle.wait("in the table what was written meanwhile").await;
     }
-    // A column that was added meanwhile has lost what was in it.
-    cluster.agree().await?;
-    let table = table::load(&cluster, &args.table).await?;
-    check_copies(&cluster, &table, &entries).await?;
-    let filled = fill::fill(&cluster, &table, &entries, &args.work).await?;
-    finish(&cluster, &table, &entries, &filled).await?;
+    let filled = fill::refill(&cluster, name, &entries, &args.work).await?;
     report(&args, &entries, &filled);
     Ok(())
-}
-
-fn names_of(entries: &[Layout], table: &TableName) -> Vec<TableName> {
-    let names = entries.iter().map(|entry| table_of(entry, table));
-    names.collect()
 }
 
 /// Makes the tables of derived layouts that are gone, while nobody reads or writes these: who reads one would miss all rows,
@@ -147,67 +116,23 @@ async fn make_anew(
     let there: Vec<Layout> = there.cloned().collect();
     let now = now_ms();
     let gone: Vec<Layout> = gone.iter().map(|entry| entry.behind(now)).collect();
-    let changes: Vec<Change<'_>> = gone.iter().map(Change::PutLayout).collect();
-    catalogue::change(cluster, name, &known, &changes).await?;
+    put(cluster, name, &known, &gone).await?;
     settle.wait("no longer read or written").await;
     claim(cluster, name, &gone).renew().await?;
     tables::make_anew(cluster, table, &gone, replication).await?;
     let role = cluster.role.as_deref();
-    copy_grants(cluster, name, &names_of(&gone, name), role).await?;
+    copy_grants(cluster, name, &tables_of(&gone, name), role).await?;
     Ok([there, gone].concat())
-}
-
-/// Empties those of the layouts, which are about to be filled, whose tables were there.
-async fn empty(
-    cluster: &Cluster,
-    table: &TableName,
-    entries: &[Layout],
-    there: &[Layout],
-) -> Result<()> {
-    let claim = claim(cluster, table, entries);
-    for entry in there {
-        // Another command may have taken it over meanwhile, also while the one before was emptied: then
-        // it may be read, and must not be emptied.
-        claim.renew().await?;
-        let full = table_of(entry, table).to_cql();
-        cluster.run(&format!("TRUNCATE {full}")).await?;
-    }
-    Ok(())
-}
-
-/// Lets proxies read layouts that have been filled.
-async fn finish(
-    cluster: &Cluster,
-    table: &Table,
-    entries: &[Layout],
-    filled: &Filled,
-) -> Result<()> {
-    // Again: what was granted or revoked past the proxies meanwhile, and what the role itself needed until now.
-    copy_grants(cluster, &table.name, &names_of(entries, &table.name), None).await?;
-    fill::open(cluster, table, entries, filled).await?;
-    for entry in entries {
-        ranges::forget(cluster, &table.name, &entry.name).await?;
-    }
-    Ok(())
 }
 
 fn report(args: &RebuildArgs, entries: &[Layout], filled: &Filled) {
     let names: Vec<&str> = entries.iter().map(|e| &*e.name).collect();
-    if args.json {
-        let report = json!({
-            "table": args.table.to_string(),
-            "rebuilt": names,
-            "rows": filled.rows,
-            "seconds": filled.time.as_secs_f64(),
-        });
-        println!("{report:#}");
-    } else {
-        println!(
-            "rebuilt {} of {}: {} rows in {:.1} s",
-            names.join(", "),
-            args.table,
-            filled.rows,
-            filled.time.as_secs_f64()
-        );
-    }
+    let (table, rows) = (args.choice.table.to_string(), filled.rows);
+    let seconds = filled.time.as_secs_f64();
+    let text = format!(
+        "rebuilt {} of {table}: {rows} rows in {seconds:.1} s",
+        names.join(", ")
+    );
+    let report = json!({ "table": table, "rebuilt": names, "rows": rows, "seconds": seconds });
+    args.common.print(&report, &text);
 }

@@ -11,11 +11,12 @@ use helenus_cql::Name;
 use helenus_rows::TableName;
 use serde_json::json;
 
-use super::entry::{PROGRESS, begun_anew, check_free, check_unchanged, table_of};
+use super::entry::{PROGRESS, begun_anew, check_free, check_unchanged, put, table_of};
 use super::{home, names, ranges, tables};
 use crate::catalogue::claim::look_right_before;
-use crate::catalogue::settle::{Others, Settle};
+use crate::catalogue::settle::Settle;
 use crate::catalogue::{self, Known, flags};
+use crate::common::Common;
 use crate::nodes::access::Access;
 use crate::nodes::cluster::Cluster;
 use crate::nodes::{grants, hints, table};
@@ -46,12 +47,8 @@ pub struct DropArgs {
     keyspace: Option<Name>,
     #[command(flatten)]
     access: Access,
-    /// Do not wait for proxies, because none is running
-    #[arg(long, hide = true)]
-    no_proxies: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    common: Common,
 }
 
 pub async fn run(args: DropArgs) -> Result<()> {
@@ -75,23 +72,19 @@ pub async fn run(args: DropArgs) -> Result<()> {
         bail!("{table} has no layouts");
     }
     let names: Vec<&str> = layouts.iter().map(|layout| &*layout.name).collect();
-    if args.json {
-        let report = json!({
-            "table": table.to_string(),
-            "dropped": names,
-            "keyspace_dropped": emptied.as_deref(),
-        });
-        println!("{report:#}");
-        return Ok(());
+    let mut text = match names.is_empty() {
+        true => format!("dropped what was left of the layouts of {table}"),
+        false => format!("dropped from {table}: {}", names.join(", ")),
+    };
+    if let Some(keyspace) = &emptied {
+        text += &format!("\ndropped the keyspace {keyspace}, which held nothing else");
     }
-    if names.is_empty() {
-        println!("dropped what was left of the layouts of {table}");
-    } else {
-        println!("dropped from {table}: {}", names.join(", "));
-    }
-    if let Some(keyspace) = emptied {
-        println!("dropped the keyspace {keyspace}, which held nothing else");
-    }
+    let report = json!({
+        "table": table.to_string(),
+        "dropped": names,
+        "keyspace_dropped": emptied.as_deref(),
+    });
+    args.common.print(&report, &text);
     Ok(())
 }
 
@@ -207,7 +200,7 @@ async fn drop_layouts(
         .filter_map(|of| known.layout(&of.name))
         .collect();
     let is_filling = |entry: &&Layout| entry.state() != Some(LayoutState::Ready);
-    let others = Others::of(args.no_proxies, entries.iter().any(is_filling));
+    let others = args.common.others(entries.iter().any(is_filling));
     let settle = Settle::of(cluster, others).await;
     let settle = settle.with_derived(layouts.iter().any(|of| of.is_derived(table)));
     // Also those that are not read: a command that fills one must not open it any more.
@@ -216,8 +209,7 @@ async fn drop_layouts(
         // An interrupted run may have made the change a moment ago.
         known.spread(cluster).await?;
     } else {
-        let changes: Vec<Change<'_>> = closed.iter().map(Change::PutLayout).collect();
-        catalogue::change(cluster, table, known, &changes).await?;
+        put(cluster, table, known, &closed).await?;
     }
     settle.wait("no longer read").await;
     let known = catalogue::read_with_losses(cluster, table).await?;
@@ -230,7 +222,7 @@ async fn drop_layouts(
     }
     settle.wait("no longer written").await;
     if layouts.iter().any(|of| !of.is_derived(table)) {
-        let quiet = match args.no_proxies {
+        let quiet = match args.common.no_proxies {
             true => Duration::ZERO,
             false => hints::unseen_max(cluster),
         };

@@ -1,9 +1,11 @@
 //! Which tables can have layouts.
 
 use anyhow::{Result, bail};
-use helenus_rows::Table;
+use helenus_rows::{Table, TableName};
 
+use super::work::Work;
 use crate::nodes::cluster::Cluster;
+use crate::nodes::reading::Reader;
 use crate::nodes::table;
 
 /// Refuses tables that cannot have derived layouts, with the reason and the way out.
@@ -62,4 +64,29 @@ pub(super) async fn check(table: &Table, cluster: &Cluster) -> Result<()> {
         bail!("{name} has masked columns, and masks are not carried over to layouts");
     }
     Ok(())
+}
+
+/// Only an empty table can have layouts if CQL does not tell when some of its values were written. `from`: the table, or a
+/// layout of it, whose rows are to be copied.
+pub(super) async fn refuse_untimed(
+    cluster: &Cluster,
+    table: &Table,
+    from: &TableName,
+    work: &Work,
+) -> Result<()> {
+    let Some(column) = table.untimed() else {
+        return Ok(());
+    };
+    let reader = Reader::new(cluster, table, from, work.level()).await?;
+    if reader.is_empty().await? {
+        return Ok(());
+    }
+    bail!(
+        "{from} has rows, and column {} is a {}: CQL does not tell when the elements of lists, the fields of user \
+         types and, before Cassandra 5.0, the elements of sets and maps that are not frozen were written, so \
+         the rows cannot be copied exactly. A layout can be made while the table is empty, or with the \
+         column frozen",
+        column.name,
+        column.cql_type
+    )
 }

@@ -6,21 +6,19 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
-use helenus_catalogue::change::Change;
-use helenus_catalogue::{Feature, Layout, LayoutState};
+use helenus_catalogue::{Feature, Layout};
 use helenus_rows::{Table, TableName};
 use serde_json::json;
 
-use super::entry::{begun_anew, check_unchanged, claim, table_of};
-use super::fill::Filled;
+use super::entry::tables_of;
+use super::fill::{self, Filled};
 use super::following::copy_grants;
-use super::verdict::{check_copies, chosen};
-use super::work::Work;
-use super::{fill, ranges, rules};
-use crate::catalogue::settle::{Emptying, Others, Settle};
+use super::rules;
+use super::verdict::check_copies;
+use super::work::{Work, chosen};
 use crate::catalogue::{self, flags};
+use crate::common::Common;
 use crate::nodes::access::Access;
-use crate::nodes::cluster::Cluster;
 use crate::nodes::{hints, table};
 
 const HINTS_LEFT: &str = "table and layouts have been emptied, and layouts cannot be filled yet, because a hint may bring a row \
@@ -41,12 +39,8 @@ pub struct TruncateArgs {
     access: Access,
     #[command(flatten)]
     work: Work,
-    /// Do not wait for proxies, because none is running
-    #[arg(long, hide = true)]
-    no_proxies: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    common: Common,
 }
 
 pub async fn run(args: TruncateArgs) -> Result<()> {
@@ -56,7 +50,7 @@ pub async fn run(args: TruncateArgs) -> Result<()> {
     let own = table::load(&cluster, name).await?;
     rules::check(&own, &cluster).await?;
     let known = catalogue::read(&cluster, name).await?;
-    let chosen = chosen::<String>(known.layouts(), &[], name)?;
+    let chosen = chosen::<String>(&known, &[], name)?;
     let away = cluster.away().await;
     if !away.is_empty() {
         bail!(
@@ -70,54 +64,22 @@ pub async fn run(args: TruncateArgs) -> Result<()> {
         bail!("all rows of {name} and of its layouts would be lost. To go on: --yes");
     }
     // A `drop` that was interrupted has taken the right to read, and maybe the flag.
-    let tables: Vec<TableName> = chosen.iter().map(|entry| table_of(entry, name)).collect();
+    let tables = tables_of(&chosen, name);
     copy_grants(&cluster, name, &tables, cluster.role.as_deref()).await?;
     flags::raise(&cluster, name, Feature::Layouts).await?;
-    let (entries, settle) = put_aside(&cluster, name, &chosen, args.no_proxies).await?;
-    empty(&cluster, name, &entries).await?;
+    let (settle, more) = fill::settle(&cluster, &chosen, &args.common).await;
+    let entries = fill::put_aside(&cluster, name, &chosen, settle, more).await?;
+    // The table first: what is left in it is copied afterwards.
+    let tables = [std::slice::from_ref(name), &tables[..]].concat();
+    fill::empty(&cluster, name, &entries, &tables).await?;
     if entries.iter().any(Layout::is_derived) {
         // A layout is written beside its table: what was lost with the old rows may come to the table only now.
         settle.wait("in the table what was written meanwhile").await;
     }
     hints::wait_for_none(&cluster, hints::unseen_max(&cluster), HINTS_LEFT).await?;
-    // A column that was added or dropped meanwhile.
-    cluster.agree().await?;
-    let own = table::load(&cluster, name).await?;
-    check_copies(&cluster, &own, &entries).await?;
-    let filled = fill::fill(&cluster, &own, &entries, &args.work).await?;
-    copy_grants(&cluster, name, &tables, None).await?;
-    fill::open(&cluster, &own, &entries, &filled).await?;
-    for entry in &entries {
-        ranges::forget(&cluster, name, &entry.name).await?;
-    }
+    let filled = fill::refill(&cluster, name, &entries, &args.work).await?;
     report(&args, &entries, &filled);
     Ok(())
-}
-
-/// Waits until nobody reads the layouts, which are written under new numbers from then on.
-async fn put_aside(
-    cluster: &Cluster,
-    table: &TableName,
-    chosen: &[Layout],
-    no_proxies: bool,
-) -> Result<(Vec<Layout>, Settle)> {
-    let known = catalogue::read(cluster, table).await?;
-    check_unchanged(&known, table, chosen)?;
-    let entries: Vec<Layout> = chosen.iter().map(begun_anew).collect();
-    let changes: Vec<Change<'_>> = entries.iter().map(Change::PutLayout).collect();
-    catalogue::change(cluster, table, &known, &changes).await?;
-    // Another may be emptying one of them, which must not happen to what is filled here.
-    let is_filling = |entry: &Layout| entry.state() != Some(LayoutState::Ready);
-    let is_filling = chosen.iter().any(is_filling);
-    let emptying = match is_filling {
-        true => Emptying::Perhaps,
-        false => Emptying::No,
-    };
-    let settle = Settle::of(cluster, Others::of(no_proxies, is_filling)).await;
-    let settle = settle.with_derived(chosen.iter().any(Layout::is_derived));
-    let more = settle.for_emptying(emptying);
-    settle.wait_longer(more, "no longer read").await;
-    Ok((entries, settle))
 }
 
 /// Rows that clients write between the TRUNCATEs are copied with their times of writing.
@@ -134,34 +96,13 @@ fn refuse_untimed(table: &Table, layouts: &[Layout]) -> Result<()> {
     )
 }
 
-/// The table first: what is left in it is copied afterwards.
-async fn empty(cluster: &Cluster, table: &TableName, entries: &[Layout]) -> Result<()> {
-    let claim = claim(cluster, table, entries);
-    let layouts = entries.iter().map(|entry| table_of(entry, table));
-    for emptied in std::iter::once(table.clone()).chain(layouts) {
-        claim.renew().await?;
-        cluster
-            .run(&format!("TRUNCATE {}", emptied.to_cql()))
-            .await?;
-    }
-    Ok(())
-}
-
 fn report(args: &TruncateArgs, entries: &[Layout], filled: &Filled) {
     let names: Vec<&str> = entries.iter().map(|entry| &*entry.name).collect();
-    if args.json {
-        let report = json!({
-            "table": args.table.to_string(),
-            "layouts": names,
-            "rows_written_meanwhile": filled.rows,
-        });
-        println!("{report:#}");
-        return;
-    }
-    println!(
-        "{} and its layouts {} have been emptied; {} rows were written meanwhile",
-        args.table,
-        names.join(", "),
-        filled.rows
+    let (table, rows) = (args.table.to_string(), filled.rows);
+    let text = format!(
+        "{table} and its layouts {} have been emptied; {rows} rows were written meanwhile",
+        names.join(", ")
     );
+    let report = json!({ "table": table, "layouts": names, "rows_written_meanwhile": rows });
+    args.common.print(&report, &text);
 }

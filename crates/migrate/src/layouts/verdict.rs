@@ -72,28 +72,6 @@ pub(super) async fn keep_counts(
     catalogue::change(cluster, table, &known, &[counted]).await
 }
 
-/// The entries with these names, or all; those whose table is not there count as wrong.
-pub(super) fn chosen<N: AsRef<str>>(
-    entries: &[Layout],
-    names: &[N],
-    table: &TableName,
-) -> Result<Vec<Layout>> {
-    if entries.is_empty() {
-        bail!("{table} has no layouts");
-    }
-    if names.is_empty() {
-        return Ok(entries.to_vec());
-    }
-    let find = |name: &str| match entries.iter().find(|entry| entry.name == name) {
-        Some(entry) => Ok(entry.clone()),
-        None => {
-            let all: Vec<&str> = entries.iter().map(|entry| &*entry.name).collect();
-            bail!("{table} has no layout {name}, only {}", all.join(", "))
-        }
-    };
-    names.iter().map(|name| find(name.as_ref())).collect()
-}
-
 /// Refuses to compare with, or to write to, what is no copy of the table.
 pub(super) async fn check_copies(
     cluster: &Cluster,
@@ -199,7 +177,7 @@ pub(super) fn as_json(table: &TableName, compared: &Compared, verdicts: &[Verdic
     })
 }
 
-pub(super) fn verdict_json(verdict: &Verdict) -> Value {
+fn verdict_json(verdict: &Verdict) -> Value {
     let ranges = verdict.ranges.iter();
     json!({
         "name": verdict.layout,

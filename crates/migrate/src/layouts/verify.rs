@@ -4,14 +4,13 @@ use anyhow::{Result, bail};
 use clap::Args;
 use helenus_catalogue::Layout;
 use helenus_console::cells::print_error;
-use helenus_rows::TableName;
 
 use super::entry::claim;
 use super::sweep::doubts;
 use super::verdict::{
-    Repairing, UNDELETED, Verdict, as_json, check_copies, chosen, keep_counts, print_text, verify,
+    Repairing, UNDELETED, Verdict, as_json, check_copies, keep_counts, print_text, verify,
 };
-use super::work::Work;
+use super::work::{Choice, Work};
 use crate::catalogue;
 use crate::nodes::access::Access;
 use crate::nodes::table;
@@ -21,11 +20,8 @@ use crate::nodes::table;
 /// Exit codes: 0 they agree, or all that differed has been repaired; 1 they differ, or something failed.
 #[derive(Args)]
 pub struct VerifyArgs {
-    /// KEYSPACE.TABLE
-    table: TableName,
-    /// Only this layout; may be repeated [default: all]
-    #[arg(long = "layout", value_name = "NAME")]
-    layouts: Vec<String>,
+    #[command(flatten)]
+    choice: Choice,
     /// Write what is missing and delete what is too much, by the times at which it was written
     #[arg(long)]
     repair: bool,
@@ -41,11 +37,12 @@ pub struct VerifyArgs {
 pub async fn run(args: VerifyArgs) -> Result<()> {
     let cluster = args.access.connect().await?;
     args.work.check_nodes(&cluster).await?;
-    let table = table::load(&cluster, &args.table).await?;
-    let known = catalogue::read(&cluster, &args.table).await?;
-    let chosen = chosen(known.layouts(), &args.layouts, &args.table)?;
+    let name = &args.choice.table;
+    let table = table::load(&cluster, name).await?;
+    let known = catalogue::read(&cluster, name).await?;
+    let chosen = args.choice.among(&known)?;
     check_copies(&cluster, &table, &chosen).await?;
-    let claim = args.repair.then(|| claim(&cluster, &args.table, &chosen));
+    let claim = args.repair.then(|| claim(&cluster, name, &chosen));
     // A write that the table may still get must not be taken for too much.
     let is_derived = chosen.iter().any(Layout::is_derived);
     let may_delete = args.work.may_delete() && !is_derived;
@@ -56,15 +53,15 @@ pub async fn run(args: VerifyArgs) -> Result<()> {
         None => verified?,
     };
     if args.repair && is_derived {
-        doubts::leave(&cluster, &args.table, &verdicts).await?;
+        doubts::leave(&cluster, name, &verdicts).await?;
     }
-    if let Err(why) = keep_counts(&cluster, &args.table, &compared).await {
+    if let Err(why) = keep_counts(&cluster, name, &compared).await {
         print_error(&why.context("what was counted could not be kept in the catalogue"));
     }
     if args.json {
-        println!("{:#}", as_json(&args.table, &compared, &verdicts));
+        println!("{:#}", as_json(name, &compared, &verdicts));
     } else {
-        print_text(&args.table, &compared, &verdicts, args.repair);
+        print_text(name, &compared, &verdicts, args.repair);
     }
     let left: u64 = verdicts.iter().map(Verdict::left).sum();
     if left > 0 {
@@ -80,7 +77,7 @@ pub async fn run(args: VerifyArgs) -> Result<()> {
             }
             false => "`--repair` writes and deletes what differs",
         };
-        bail!("{left} rows of layouts of {} differ; {advice}", args.table);
+        bail!("{left} rows of layouts of {name} differ; {advice}");
     }
     Ok(())
 }

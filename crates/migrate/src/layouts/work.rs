@@ -1,10 +1,52 @@
-//! How the work of filling and comparing is done.
+//! Which layouts a command is about, and how it fills and compares them.
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
+use helenus_catalogue::Layout;
+use helenus_rows::TableName;
 use scylla::statement::Consistency;
 
+use crate::catalogue::Known;
 use crate::nodes::cluster::Cluster;
+
+#[derive(Args)]
+pub(super) struct Choice {
+    /// KEYSPACE.TABLE
+    pub table: TableName,
+    /// Only this layout; may be repeated [default: all]
+    #[arg(long = "layout", value_name = "NAME")]
+    layouts: Vec<String>,
+}
+
+impl Choice {
+    /// The chosen entries of the catalogue.
+    pub(super) fn among(&self, known: &Known) -> Result<Vec<Layout>> {
+        chosen(known, &self.layouts, &self.table)
+    }
+}
+
+/// The entries with these names, or all; those whose table is not there count as wrong.
+pub(super) fn chosen<N: AsRef<str>>(
+    known: &Known,
+    names: &[N],
+    table: &TableName,
+) -> Result<Vec<Layout>> {
+    let entries = known.layouts();
+    if entries.is_empty() {
+        bail!("{table} has no layouts");
+    }
+    if names.is_empty() {
+        return Ok(entries.to_vec());
+    }
+    let find = |name: &str| match known.layout(name) {
+        Some(entry) => Ok(entry.clone()),
+        None => {
+            let all: Vec<&str> = entries.iter().map(|entry| &*entry.name).collect();
+            bail!("{table} has no layout {name}, only {}", all.join(", "))
+        }
+    };
+    names.iter().map(|name| find(name.as_ref())).collect()
+}
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Work {

@@ -122,7 +122,7 @@ impl Cluster {
     }
 
     /// The names of all data centers.
-    pub fn data_centers(&self) -> BTreeSet<String> {
+    pub(crate) fn data_centers(&self) -> BTreeSet<String> {
         let nodes = self.nodes().into_iter();
         nodes.filter_map(|node| node.datacenter.clone()).collect()
     }

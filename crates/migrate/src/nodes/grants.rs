@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LOOKS: u32 = 5;
 
 /// Permissions by role.
-pub(crate) type Grants = BTreeMap<String, BTreeSet<String>>;
+type Grants = BTreeMap<String, BTreeSet<String>>;
 
 /// All rights on data: role, resource, permissions.
 type Rights = Vec<(String, String, Option<Vec<String>>)>;

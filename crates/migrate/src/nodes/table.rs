@@ -73,7 +73,7 @@ pub async fn exists(cluster: &Cluster, keyspace: &Name, table: &str) -> Result<b
 }
 
 /// A copied value must not come later than the deletions that cover it are remembered.
-pub fn check_grace(table: &Table) -> Result<()> {
+pub(crate) fn check_grace(table: &Table) -> Result<()> {
     if table.gc_grace_seconds < GRACE_MIN_S {
         bail!(
             "{} has gc_grace_seconds = {}: a deletion could be forgotten before rows that it covers \
@@ -86,7 +86,7 @@ pub fn check_grace(table: &Table) -> Result<()> {
 }
 
 /// Refuses a table with materialized views: `what` they would not follow.
-pub async fn check_views(table: &Table, cluster: &Cluster, what: &str) -> Result<()> {
+pub(crate) async fn check_views(table: &Table, cluster: &Cluster, what: &str) -> Result<()> {
     let views: Vec<(String, String)> = cluster
         .rows(format!(
             "SELECT view_name, base_table_name FROM system_schema.views WHERE keyspace_name = {}",
@@ -154,7 +154,7 @@ fn replicas_of(options: &HashMap<String, String>) -> u32 {
     counts.sum::<u32>().max(1)
 }
 
-pub async fn replication_options(
+pub(crate) async fn replication_options(
     cluster: &Cluster,
     keyspace: &Name,
 ) -> Result<HashMap<String, String>> {
@@ -171,7 +171,7 @@ pub async fn replication_options(
 }
 
 /// True if there is a keyspace of this name.
-pub async fn keyspace_exists(cluster: &Cluster, keyspace: &Name) -> Result<bool> {
+pub(crate) async fn keyspace_exists(cluster: &Cluster, keyspace: &Name) -> Result<bool> {
     let found: Vec<(String,)> = cluster
         .rows(format!(
             "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = {}",
@@ -182,7 +182,7 @@ pub async fn keyspace_exists(cluster: &Cluster, keyspace: &Name) -> Result<bool>
 }
 
 /// True if a keyspace has no tables, types or functions.
-pub async fn is_empty_keyspace(cluster: &Cluster, keyspace: &Name) -> Result<bool> {
+pub(crate) async fn is_empty_keyspace(cluster: &Cluster, keyspace: &Name) -> Result<bool> {
     for kind in ["tables", "types", "functions", "aggregates"] {
         let text = format!(
             "SELECT keyspace_name FROM system_schema.{kind} WHERE keyspace_name = {} LIMIT 1",

@@ -15,8 +15,9 @@ use super::entry::{self, PROGRESS};
 use super::journey::{Journey, take_over};
 use super::pace::Pace;
 use super::{proxies, target};
-use crate::catalogue::settle::{Others, Settle};
+use crate::catalogue::settle::Settle;
 use crate::catalogue::{self, flags};
+use crate::common::Common;
 use crate::nodes::access::Access;
 use crate::nodes::cluster::Cluster;
 use crate::nodes::table;
@@ -34,12 +35,8 @@ pub struct DisableArgs {
     access: Access,
     #[command(flatten)]
     pace: Pace,
-    /// Do not wait for proxies, because none is running
-    #[arg(long, hide = true)]
-    no_proxies: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    common: Common,
 }
 
 pub async fn run(args: DisableArgs) -> Result<()> {
@@ -72,39 +69,36 @@ pub async fn run(args: DisableArgs) -> Result<()> {
         return Ok(());
     }
     let table = table::load(&cluster, name).await?;
-    if !args.no_proxies {
+    if !args.common.no_proxies {
         proxies::check(&cluster).await?;
     }
-    let others = Others::of(args.no_proxies, entry::is_under_way(entry));
+    let others = args.common.others(entry::is_under_way(entry));
     let entry = take_over(&cluster, &table, &known, entry, Form::Text).await?;
     let mut journey = Journey {
         cluster: &cluster,
         table: &table,
         entry,
         settle: Settle::of(&cluster, others).await,
-        has_proxies: !args.no_proxies,
+        has_proxies: !args.common.no_proxies,
         pace: &args.pace,
     };
     let moved = journey.decode().await?;
     flags::lower(&cluster, name, Feature::Encodings, &BTreeSet::new()).await?;
     let values = moved.values.load(Ordering::Relaxed);
     let seconds = begin.elapsed().as_secs_f64();
-    match args.json {
-        true => println!(
-            "{:#}",
-            json!({
-                "table": name.to_string(),
-                "column": column.as_str(),
-                "state": null,
-                "values_moved": values,
-                "seconds": seconds,
-            })
-        ),
-        false => println!(
+    args.common.print(
+        &json!({
+            "table": name.to_string(),
+            "column": column.as_str(),
+            "state": null,
+            "values_moved": values,
+            "seconds": seconds,
+        }),
+        &format!(
             "{name} {column}: texts again, {values} values moved in {seconds:.1} s. What was learned stays in \
              helenus.dictionaries, for backups of the table from before"
         ),
-    }
+    );
     Ok(())
 }
 

@@ -27,8 +27,9 @@ use super::moving::Moved;
 use super::pace::Pace;
 use super::sample::Sample;
 use super::{documents, proxies, target};
-use crate::catalogue::settle::{Others, Settle};
+use crate::catalogue::settle::Settle;
 use crate::catalogue::{self, Known, Needs, flags};
+use crate::common::Common;
 use crate::nodes::access::Access;
 use crate::nodes::cluster::Cluster;
 use crate::nodes::table;
@@ -69,12 +70,8 @@ pub struct EnableArgs {
     access: Access,
     #[command(flatten)]
     pace: Pace,
-    /// Do not wait for proxies, because none is running
-    #[arg(long, hide = true)]
-    no_proxies: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    common: Common,
 }
 
 fn codecs() -> Vec<&'static str> {
@@ -111,13 +108,14 @@ pub async fn run(args: EnableArgs) -> Result<()> {
     let table = table::load(&cluster, &args.table).await?;
     let known = catalogue::read(&cluster, &args.table).await?;
     target::check(&cluster, &table, &column, &known).await?;
-    if !args.no_proxies {
+    if !args.common.no_proxies {
         proxies::check(&cluster).await?;
     }
     let codec = codec_of(&args.codec)?;
     let plan = plan(known.encoding(&column), codec, args.relearn)?;
     if let Plan::Done(entry) = plan {
-        return report(&args, &entry, None, begin.elapsed());
+        report(&args, &entry, None, begin.elapsed());
+        return Ok(());
     }
     let preview = match &plan {
         Plan::GoOn(_) | Plan::Done(_) => None,
@@ -126,7 +124,7 @@ pub async fn run(args: EnableArgs) -> Result<()> {
             Some(preview)
         }
     };
-    let others = Others::of(args.no_proxies, matches!(plan, Plan::GoOn(_)));
+    let others = args.common.others(matches!(plan, Plan::GoOn(_)));
     let settle = Settle::of(&cluster, others).await;
     if !is_wanted(&args, &column, &plan, preview.as_ref())? {
         return Ok(());
@@ -145,7 +143,8 @@ pub async fn run(args: EnableArgs) -> Result<()> {
         Plan::GoOn(entry) => go_on(&cluster, &table, &entry).await?,
         Plan::Rewrite(entry) => {
             let entry = rewrite(&args, &cluster, entry, codec, dictionary, settle).await?;
-            return report(&args, &entry, None, begin.elapsed());
+            report(&args, &entry, None, begin.elapsed());
+            return Ok(());
         }
         Plan::Done(entry) => entry,
     };
@@ -154,11 +153,12 @@ pub async fn run(args: EnableArgs) -> Result<()> {
         table: &table,
         entry,
         settle,
-        has_proxies: !args.no_proxies,
+        has_proxies: !args.common.no_proxies,
         pace: &args.pace,
     };
     let moved = journey.encode().await?;
-    report(&args, &journey.entry, Some(&moved), begin.elapsed())
+    report(&args, &journey.entry, Some(&moved), begin.elapsed());
+    Ok(())
 }
 
 fn codec_of(name: &str) -> Result<Codec> {
@@ -278,21 +278,17 @@ fn is_wanted(
         sizes.unwrap_or_default()
     );
     if args.dry_run {
-        match args.json {
-            true => println!(
-                "{:#}",
-                json!({
-                    "table": args.table.to_string(),
-                    "column": column.as_str(),
-                    "codec": args.codec,
-                    "would": what,
-                    "sample_documents": preview.map(|of| of.documents),
-                    "sample_bytes_before": preview.map(|of| of.bytes_before),
-                    "sample_bytes_after": preview.map(|of| of.bytes_after),
-                })
-            ),
-            false => println!("{told}. Nothing has been changed."),
-        }
+        let report = json!({
+            "table": args.table.to_string(),
+            "column": column.as_str(),
+            "codec": args.codec,
+            "would": what,
+            "sample_documents": preview.map(|of| of.documents),
+            "sample_bytes_before": preview.map(|of| of.bytes_before),
+            "sample_bytes_after": preview.map(|of| of.bytes_after),
+        });
+        let text = format!("{told}. Nothing has been changed.");
+        args.common.print(&report, &text);
         return Ok(false);
     }
     if args.yes {
@@ -360,7 +356,7 @@ async fn rewrite(
     dictionary: Option<i32>,
     settle: Settle,
 ) -> Result<Encoding> {
-    if dictionary.is_some() && !args.no_proxies {
+    if dictionary.is_some() && !args.common.no_proxies {
         // Proxies look for dictionaries every so often.
         settle
             .wait_longer(CATALOGUE_AGE_MAX, "proxies read what was learned")
@@ -378,12 +374,7 @@ async fn rewrite(
     Ok(changed)
 }
 
-fn report(
-    args: &EnableArgs,
-    entry: &Encoding,
-    moved: Option<&Moved>,
-    time: Duration,
-) -> Result<()> {
+fn report(args: &EnableArgs, entry: &Encoding, moved: Option<&Moved>, time: Duration) {
     let count = |of: fn(&Moved) -> &std::sync::atomic::AtomicU64| {
         moved.map(|moved| of(moved).load(Ordering::Relaxed))
     };
@@ -391,39 +382,33 @@ fn report(
     let raw = count(|moved| &moved.raw);
     let before = count(|moved| &moved.bytes_before);
     let after = count(|moved| &moved.bytes_after);
-    if args.json {
-        let report = json!({
-            "table": args.table.to_string(),
-            "column": entry.column,
-            "hidden": entry.hidden,
-            "state": entry.state,
-            "codec": entry.codec,
-            "dictionary": entry.dictionary,
-            "values_moved": values,
-            "values_raw": raw,
-            "bytes_before": before,
-            "bytes_after": after,
-            "seconds": time.as_secs_f64(),
-        });
-        println!("{report:#}");
-        return Ok(());
-    }
-    print!(
-        "{} {}: encoded with {}",
-        args.table, entry.column, entry.codec
-    );
-    match (values, before, after) {
-        (Some(values), Some(before), Some(after)) => println!(
-            ", {values} values moved in {:.1} s, {before} bytes to {after}; {} stored as they are",
-            time.as_secs_f64(),
+    let seconds = time.as_secs_f64();
+    let done = match (values, before, after) {
+        (Some(values), Some(before), Some(after)) => format!(
+            "{values} values moved in {seconds:.1} s, {before} bytes to {after}; {} stored as they are",
             raw.unwrap_or(0)
         ),
         _ => match entry.dictionary {
-            Some(id) => println!(", new values with dictionary {id}"),
-            None => println!(", as new values are"),
+            Some(id) => format!("new values with dictionary {id}"),
+            None => "as new values are".to_owned(),
         },
-    }
-    Ok(())
+    };
+    let (column, codec) = (&entry.column, &entry.codec);
+    let text = format!("{} {column}: encoded with {codec}, {done}", args.table);
+    let report = json!({
+        "table": args.table.to_string(),
+        "column": column,
+        "hidden": entry.hidden,
+        "state": entry.state,
+        "codec": codec,
+        "dictionary": entry.dictionary,
+        "values_moved": values,
+        "values_raw": raw,
+        "bytes_before": before,
+        "bytes_after": after,
+        "seconds": seconds,
+    });
+    args.common.print(&report, &text);
 }
 
 #[cfg(test)]

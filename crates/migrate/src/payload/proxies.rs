@@ -12,7 +12,7 @@ use crate::nodes::cluster::Cluster;
 type Client = (IpAddr, Option<String>, Option<String>);
 
 /// The addresses of proxies without `payload.enabled`, as the nodes list their clients.
-pub(super) async fn without_payload(cluster: &Cluster) -> Result<BTreeSet<String>> {
+async fn without_payload(cluster: &Cluster) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     for node in cluster.nodes() {
         let clients: Result<Vec<Client>> = cluster

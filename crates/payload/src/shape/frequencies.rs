@@ -7,7 +7,7 @@ use super::coder::{ChoiceReader, Choices, CoderError, Interval, SHARE_BITS, SHAR
 /// Stands for all symbols that the sample did not have; what follows says which.
 pub(super) const ESCAPE: u16 = u16::MAX;
 /// More would not each have a share of their own.
-pub(super) const SYMBOLS_MAX: usize = 4_096;
+const SYMBOLS_MAX: usize = 4_096;
 
 /// Where to begin to look for an interval, by the first bits of a point in it.
 const GUIDE_BITS: u32 = 6;

@@ -47,11 +47,11 @@ use super::request::{CANDIDATES_MAX, Request};
 use crate::ring::NodeIndex;
 
 pub(super) const MARGIN: f32 = 0.25;
-pub(super) const MARGIN_US: f32 = 100.0;
-pub(super) const TIE: f32 = 0.9;
-pub(super) const SPILL: f32 = 2.0;
-pub(super) const HOT_QUANTILE: f32 = 0.84;
-pub(super) const HOT_MIN: f32 = 8.0;
+const MARGIN_US: f32 = 100.0;
+const TIE: f32 = 0.9;
+const SPILL: f32 = 2.0;
+const HOT_QUANTILE: f32 = 0.84;
+const HOT_MIN: f32 = 8.0;
 /// How far the quantile moves with each request, as a share of itself.
 const HOT_STEP: f32 = 1.0 / 64.0;
 /// Weight of an answer in what is typical is 1 ÷ this.

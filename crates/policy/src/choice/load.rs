@@ -17,7 +17,7 @@
 
 /// Requests that a node is taken to serve at a time without slowing down: as many as it has processors, if
 /// that is known, up to this.
-pub(super) const LANES: f32 = 4.0;
+const LANES: f32 = 4.0;
 /// Weight of an answer in the means is 1 ÷ this.
 const MEMORY: f32 = 8.0;
 /// Weight of the first answer after so long that all others are forgotten.
@@ -25,7 +25,7 @@ const AFRESH: f32 = 0.5;
 const JUMP_MAX: f32 = 4.0;
 const SLOWDOWN_MIN: f32 = 1.0 / 64.0;
 const SLOWDOWN_MAX: f32 = 1_000.0;
-pub(super) const FRESH_US: u64 = 1_000_000;
+const FRESH_US: u64 = 1_000_000;
 pub(super) const STALE_US: u64 = 4_000_000;
 /// Weight of an outcome in the share of failures is 1 ÷ this.
 const OUTCOMES: f32 = 16.0;
@@ -34,7 +34,7 @@ pub(super) const FAILURES_MAX: f32 = 0.3;
 /// The mean of its failures when it returns: a few more eject it again.
 const FAILURES_AFTER: f32 = 0.15;
 /// A node that is slower than is typical by more than this factor is ejected.
-pub(super) const SLOWER_MAX: f32 = 10.0;
+const SLOWER_MAX: f32 = 10.0;
 /// Answers before a node can be called slow.
 const SAMPLES_MIN: u32 = 16;
 /// The first ejection; each further one doubles it.
@@ -55,7 +55,7 @@ const LAGS_SLOWER: f32 = 3.0;
 const LAGS_SILENT_US: f32 = 200_000.0;
 const LAGS_SILENT: f32 = 3.0;
 /// An older report says nothing any more.
-pub(super) const REPORT_US_MAX: u64 = 5_000_000;
+const REPORT_US_MAX: u64 = 5_000_000;
 /// A node that returns gets all of its requests after this time, or after as long as it was away if that is
 /// longer; at most after [`JOIN_START_US`], as a node that has joined: its process is cold.
 pub(super) const SLOW_START_US: u64 = 5_000_000;

@@ -30,7 +30,7 @@ use super::request::Request;
 use crate::ring::NodeIndex;
 
 /// Something that is used up wholly would make everything else irrelevant.
-pub(super) const USED_MAX: f32 = 0.99;
+const USED_MAX: f32 = 0.99;
 
 /// Weights of the resources, as exponents.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -62,7 +62,7 @@ const GLOBAL: &[Shown] = &[
     shown("requests_timed_out", "helenus_requests_timed_out_total", &[], "Requests that no node answered in time."),
     shown("requests_retried", "helenus_requests_retried_total", &[], "Requests sent to another node."),
     shown("requests_paused", "helenus_requests_paused_total", &[], "Waits of requests for coordinators that missed replicas while nodes joined or left."),
-    shown("requests_rescued", "helenus_requests_rescued_total", &[], "Requests sent to another node because theirs had fallen silent."),
+    shown("requests_rescued", "helenus_requests_rescued_total", &[], "Requests sent to another node because theirs was unresponsive."),
     shown("reads_hedged", "helenus_reads_hedged_total", &[], "Slow reads that a second replica was asked for as well."),
     shown("hedges_won", "helenus_hedges_won_total", &[], "Of these, reads that the second replica answered first."),
     shown("requests_failed", "helenus_requests_failed_total", &[], "Requests that the proxy took in and itself answered with an error."),
@@ -81,11 +81,11 @@ const GLOBAL: &[Shown] = &[
     shown("write_batches", "helenus_write_batches_total", &[], "Batches of several clients' writes."),
     shown("write_batches_parted", "helenus_write_batches_parted_total", &[], "Batches whose writes went by themselves after an error."),
     shown("reads_parked", "helenus_reads_parked_total", &[], "Reads that waited for an identical one to come back."),
-    shown("lwt_waited", "helenus_lwt_waited_total", &[], "Conditional writes that waited for their turn on a partition."),
+    shown("lwt_waited", "helenus_lwt_waited_total", &[], "Conditional writes that waited in a per-partition queue."),
     shown("lwt_graces", "helenus_lwt_graces_total", &[], "Times a partition was reserved for a client whose condition did not hold."),
-    shown("lwt_gave_up", "helenus_lwt_gave_up_total", &[], "Conditional writes that proceeded without their turn, after a second."),
-    shown("lwt_stood_aside", "helenus_lwt_stood_aside_total", &[], "Times turns ended for a while on a partition, because conditions went on failing by their turn."),
-    shown("scans_in_pieces", "helenus_scans_in_pieces_total", &[], "Scans that were read in pieces."),
+    shown("lwt_gave_up", "helenus_lwt_gave_up_total", &[], "Conditional writes sent past their per-partition queue, after a second in it."),
+    shown("lwt_stood_aside", "helenus_lwt_stood_aside_total", &[], "Times a per-partition queue stood aside for a while, because conditions went on failing."),
+    shown("scans_in_pieces", "helenus_scans_in_pieces_total", &[], "Scans that were read in sub-pages."),
     shown("reads_by_owner", "helenus_reads_by_owner_total", &[], "Reads with IN on the partition key that were split by owners."),
     shown("layout_reads", "helenus_layout_reads_total", &[], "Reads that went to a layout of their table."),
     shown("layout_reads_sorted", "helenus_layout_reads_sorted_total", &[], "Of these, those whose rows the proxy puts into the table's order."),
@@ -96,13 +96,13 @@ const GLOBAL: &[Shown] = &[
     shown("layout_writes_doubted", "helenus_layout_writes_doubted_total", &[], "Writes after which it is not known whether derived layouts have what their table has: their partitions are read from the table until they have been compared."),
     shown("layout_writes_missed", "helenus_layout_writes_missed_total", &[], "Writes that a derived layout has missed, because no node took them: it is not read until it has been compared."),
     shown("layout_writes_fenced", "helenus_layout_writes_fenced_total", &[], "Requests about tables with layouts that the proxy itself answered with OVERLOADED: the catalogue could not be read."),
-    shown("scans_in_parts", "helenus_scans_in_parts_total", &[], "Pages of scans that were read from several parts of the ring at once."),
-    shown("scans_in_stretches", "helenus_scans_in_stretches_total", &[], "Pages of filtering scans that were read stretch by stretch of the ring."),
-    shown("scans_not_in_parts", "helenus_scans_not_in_parts_total", &[], "Scans whose parts were rejected by nodes that then answered the whole; the statement is then read whole for ten minutes."),
-    shown("scan_parts_wasted", "helenus_scan_parts_wasted_total", &[], "Parts of pages and aggregates read in vain: their rows were read again, or not needed."),
-    shown("scan_parts_retried", "helenus_scan_parts_retried_total", &[], "Parts of pages and aggregates that failed and were sent again, to another node or in halves."),
-    shown("scans_moved", "helenus_scans_moved_total", &[], "Pieces and parts of scans that waited for a slow node and were given to another owner of their rows."),
-    shown("scan_pieces", "helenus_scan_pieces_total", &[], "Pieces of scans sent to nodes."),
+    shown("scans_in_parts", "helenus_scans_in_parts_total", &[], "Pages of scans that were read as parallel ranges of the ring."),
+    shown("scans_in_stretches", "helenus_scans_in_stretches_total", &[], "Pages of filtering scans that were read in sequential ranges of the ring."),
+    shown("scans_not_in_parts", "helenus_scans_not_in_parts_total", &[], "Scans whose parallel ranges were rejected by nodes that then answered the whole; the statement is then read whole for ten minutes."),
+    shown("scan_parts_wasted", "helenus_scan_parts_wasted_total", &[], "Parallel ranges of pages and aggregates read in vain: their rows were read again, or not needed."),
+    shown("scan_parts_retried", "helenus_scan_parts_retried_total", &[], "Parallel ranges of pages and aggregates that failed and were sent again, to another node or in halves."),
+    shown("scans_moved", "helenus_scans_moved_total", &[], "Sub-pages and ranges of scans that waited for a slow node and were given to another owner of their rows."),
+    shown("scan_pieces", "helenus_scan_pieces_total", &[], "Sub-pages of scans sent to nodes."),
     shown("traces_exported", "helenus_traces_exported_total", &[], "Requests whose spans the collector of traces has taken."),
     shown("traces_dropped", "helenus_traces_dropped_total", &[], "Requests that were to be traced, whose spans no collector has got: there were too many, or it was slow, down or refused them."),
     shown("worker_sleeps", "helenus_worker_sleeps_total", &[], "Times a worker had nothing to do and waited for its sockets: one system call each."),
@@ -213,7 +213,7 @@ fn proxy(page: &mut Page, shared: &Process) {
     memory(page, shared);
     page.gauge(
         "helenus_lwt_waiting",
-        "Conditional writes waiting for their turn now.",
+        "Conditional writes waiting in per-partition queues now.",
         shared.features.lwt_turns.waiting(),
     );
     page.gauge(
@@ -321,7 +321,7 @@ fn stats(page: &mut Page, stats: &Stats) {
     }
     page.gauge(
         "helenus_aggregation_window_seconds",
-        "How long links collect queries before sending them.",
+        "How long upstream connections collect queries before sending.",
         stats.window_us.load(Ordering::Relaxed) as f64 / 1e6,
     );
     let name = "helenus_request_duration_seconds";

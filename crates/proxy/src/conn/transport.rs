@@ -96,11 +96,7 @@ impl Transport {
 
     /// Accepts some of these bytes. With TLS they may stay buffered until
     /// [`Transport::poll_flush`].
-    pub(crate) fn poll_write(
-        &mut self,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match self {
             Transport::Plain(tcp) => Pin::new(tcp).poll_write(cx, buf),
             Transport::Tls(tls) => Pin::new(&mut tls.0).poll_write(cx, buf),
@@ -108,7 +104,7 @@ impl Transport {
     }
 
     /// Writes bytes that were accepted but are not in the socket yet.
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Transport::Plain(_) => Poll::Ready(Ok(())),
             Transport::Tls(tls) => Pin::new(&mut tls.0).poll_flush(cx),

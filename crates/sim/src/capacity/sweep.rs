@@ -6,7 +6,7 @@ use super::setup::{Demand, Setup};
 use super::world::run;
 
 /// A knee has at least this share of the greatest throughput, as in a ramp.
-pub const KNEE_SHARE: f64 = 0.97;
+const KNEE_SHARE: f64 = 0.97;
 /// Of clients, for a steady mean.
 const REQUESTS_PER_CLIENT: usize = 12;
 

@@ -171,8 +171,7 @@ impl Aggregate {
         index: u16,
         response: Response<'_>,
     ) -> Step<'static> {
-        let page = RowsView::parse(response.content).ok();
-        let page = page.filter(|page| response.has_rows() && RingParts::fits(cx, page));
+        let page = RingParts::rows_of(cx, &response);
         let (Some(page), Some(learned)) = (page, cx.learned()) else {
             return self.abandon_parts(cx);
         };

@@ -335,7 +335,7 @@ impl PagedScan {
     }
 
     /// Learns from a page, with its paging state, how many rows there are, and how they lie on the ring.
-    pub(in crate::exec) fn note_page(
+    fn note_page(
         &self,
         learned: &Learned,
         rows: usize,
@@ -386,12 +386,7 @@ impl PagedScan {
 
     /// Learns from a piece of a scan that filters, which went on from where the last one ended, how long
     /// the nodes take over the ring.
-    pub(in crate::exec) fn note_passed(
-        &self,
-        cx: &ExecContext<'_>,
-        page: &RowsView<'_>,
-        service_us: u32,
-    ) {
+    fn note_passed(&self, cx: &ExecContext<'_>, page: &RowsView<'_>, service_us: u32) {
         let (Some(learned), Some(from)) = (cx.learned(), self.left()) else {
             return;
         };

@@ -27,7 +27,7 @@ const ERROR_MIN: f64 = 0.01;
 const ERROR_MAX: f64 = 0.5;
 
 /// A filtering scan that takes less than this is not cut, in microseconds.
-pub(in crate::exec) const SHORT_US: u32 = 20_000;
+const SHORT_US: u32 = 20_000;
 /// A stretch is longer by this where nobody would have to wait for it, and where only scans would.
 const STRETCH_ALONE: u32 = 4;
 const STRETCH_AMONG_SCANS: u32 = 2;

@@ -34,16 +34,23 @@ use crate::rewrite::values::clamp;
 use crate::stats::add;
 
 impl RingParts {
-    /// True if rows have the columns that the client knows. If not, the columns have changed since the
+    /// The rows of an answer, if they have the columns that the client knows. If not, the columns have changed since the
     /// nodes have prepared the statement over parts of the ring.
-    pub(in crate::exec) fn fits(cx: &ExecContext<'_>, page: &RowsView<'_>) -> bool {
+    pub(in crate::exec) fn rows_of<'a>(
+        cx: &ExecContext<'_>,
+        response: &Response<'a>,
+    ) -> Option<RowsView<'a>> {
+        let page = RowsView::parse(response.content).ok()?;
+        if !response.has_rows() {
+            return None;
+        }
         let known = cx.query.prepared.as_ref();
         let fits = page.new_metadata_id.is_none()
             && known.is_none_or(|known| page.has_metadata(&known.result_metadata));
         if !fits && let Some(statement) = cx.statement() {
             statement.forget_range();
         }
-        fits
+        fits.then_some(page)
     }
 }
 
@@ -113,9 +120,7 @@ impl PagedScan {
         index: u16,
         response: Response<'_>,
     ) -> Step<'static> {
-        let page = RowsView::parse(response.content).ok();
-        let page = page.filter(|page| response.has_rows() && RingParts::fits(cx, page));
-        let Some(page) = page else {
+        let Some(page) = RingParts::rows_of(cx, &response) else {
             return self.abandon_parts(cx);
         };
         if let Some(learned) = cx.learned() {

@@ -157,8 +157,7 @@ impl PagedScan {
         number: u16,
         response: &Response<'_>,
     ) -> Next<'static> {
-        let page = RowsView::parse(response.content).ok();
-        let page = page.filter(|page| response.has_rows() && RingParts::fits(cx, page));
+        let page = RingParts::rows_of(cx, response);
         let (Some(page), Some(learned)) = (page, cx.learned()) else {
             return Next::Otherwise;
         };

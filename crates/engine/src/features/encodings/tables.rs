@@ -88,7 +88,7 @@ impl EncodedTable {
     }
 
     /// The column whose encoded values this one holds.
-    pub fn hidden_by(&self, hidden: &str) -> Option<&EncodedColumn> {
+    pub(crate) fn hidden_by(&self, hidden: &str) -> Option<&EncodedColumn> {
         self.columns.iter().find(|column| column.hidden == hidden)
     }
 }

@@ -8,10 +8,8 @@ use helenus_cql::{Name, fold_identifier};
 use helenus_layout::plan::{Copy, LogicalTable, qualified, qualified_table};
 
 use crate::features::layouts::added_columns::{self, NOT_UNDERSTOOD};
+use crate::features::layouts::carried::Carried;
 use crate::features::layouts::dropped_columns::Dropped;
-use crate::features::layouts::in_sequence::InSequence;
-use crate::features::layouts::on_layouts::Rewriting;
-use crate::features::layouts::table_first::TableFirst;
 use crate::statement::prepared::Statement;
 use crate::statement::words::is_one_of;
 
@@ -56,7 +54,7 @@ pub(crate) fn alter_layouts(
     statement: &Statement,
     table: &Arc<LogicalTable>,
     now_us: i64,
-) -> Result<Option<Rewriting>, String> {
+) -> Result<Option<Carried>, String> {
     let text = &*statement.text;
     let span = statement.facts.spans.table.clone();
     let parts = span.and_then(|span| Some((text.get(..span.start)?, text.get(span.end..)?)));
@@ -82,7 +80,7 @@ fn drop_columns(
     behind: &str,
     table: &Arc<LogicalTable>,
     now_us: i64,
-) -> Result<Option<Rewriting>, String> {
+) -> Result<Option<Carried>, String> {
     let Some(dropped) = Dropped::parse(behind) else {
         return Err(OTHER_COLUMNS.to_owned());
     };
@@ -91,15 +89,15 @@ fn drop_columns(
     let on = |copy: &Copy| format!("{before}{}{on_layout}", qualified(table, copy));
     let on_layouts = table.copies.iter().map(on);
     let texts = std::iter::once(format!("{before}{own}{on_table}")).chain(on_layouts);
-    let dropped = TableFirst::drop_columns(table.clone(), texts.collect());
-    Ok(Some(Rewriting::TableFirst(dropped)))
+    let texts = texts.collect();
+    Ok(Some(Carried::drop_columns(table.clone(), texts)))
 }
 
 fn layouts_first(
     before: &str,
     behind: &str,
     table: &Arc<LogicalTable>,
-) -> Result<Option<Rewriting>, String> {
+) -> Result<Option<Carried>, String> {
     let on = |copy: &Copy| -> Result<Option<String>, String> {
         let behind = on_layout(behind, table, copy)?;
         let physical = qualified(table, copy);
@@ -110,8 +108,7 @@ fn layouts_first(
     if texts.is_empty() {
         return Ok(None);
     }
-    let sequence = InSequence::new(table.clone(), texts);
-    Ok(Some(Rewriting::InSequence(sequence)))
+    Ok(Some(Carried::layouts_first(table.clone(), texts)))
 }
 
 fn begins_with(text: &str, word: &str) -> bool {

@@ -9,7 +9,7 @@ use helenus_cql::lexer::{Lexer, Token, TokenKind};
 use helenus_cql::{Name, fold_identifier, quote_identifier};
 
 use crate::features::layouts::Layouts;
-use crate::features::layouts::in_sequence::InSequence;
+use crate::features::layouts::carried::Carried;
 use crate::features::layouts::refusals::aside_refused;
 use crate::snapshot::Snapshot;
 use crate::statement::words::is_one_of;
@@ -18,10 +18,7 @@ use crate::statement::words::is_one_of;
 ///
 /// # Errors
 /// One of these would not get it, or it would give rights on something else.
-pub(crate) fn keyspace_rights(
-    text: &str,
-    snapshot: &Snapshot,
-) -> Result<Option<InSequence>, String> {
+pub(crate) fn keyspace_rights(text: &str, snapshot: &Snapshot) -> Result<Option<Carried>, String> {
     let layouts = &snapshot.features().layouts;
     let Some((span, named)) = keyspace_of_rights(text) else {
         return Ok(None);
@@ -57,7 +54,7 @@ pub(crate) fn keyspace_rights(
     };
     let on = |home: &&str| format!("{before}{}{behind}", quote_identifier(home));
     let texts = homes.iter().map(on).collect();
-    Ok(Some(InSequence::new(Arc::clone(first), texts)))
+    Ok(Some(Carried::layouts_first(Arc::clone(first), texts)))
 }
 
 /// Whether all tables of a keyspace hold layouts of tables of another.

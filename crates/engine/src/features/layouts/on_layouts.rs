@@ -6,18 +6,16 @@ use std::sync::Arc;
 use helenus_layout::plan::LogicalTable;
 use helenus_wire::{Malformed, Opcode};
 
+use crate::features::layouts::carried::Carried;
 use crate::features::layouts::derived::FollowedWrite;
-use crate::features::layouts::in_sequence::InSequence;
 use crate::features::layouts::read::{LayoutRead, ReadOfLayout, named_as_table, names};
-use crate::features::layouts::table_first::TableFirst;
 use crate::rewrite::renaming::renamed_warnings;
 use crate::statement::prepared::{Prepared, Statement};
 
 pub(crate) enum Rewriting {
     Read(LayoutRead),
     Write(LayoutWrite),
-    InSequence(InSequence),
-    TableFirst(TableFirst),
+    Carried(Carried),
 }
 
 /// A write on tables and their layouts, as it is sent.

@@ -11,8 +11,7 @@ use helenus_wire::code;
 
 use crate::features::layouts::Layouts;
 use crate::features::layouts::alter::alter_layouts;
-use crate::features::layouts::on_layouts::Rewriting;
-use crate::features::layouts::table_first::TableFirst;
+use crate::features::layouts::carried::Carried;
 use crate::memory::NO_MEMORY;
 use crate::rewrite::catalogue::{CATALOGUE, CATALOGUE_REFUSED};
 use crate::rewrite::leases::{Leases, Need};
@@ -85,14 +84,14 @@ pub(crate) fn write_refused(table: Option<(&str, &str)>, layouts: &Layouts) -> O
 pub(crate) fn truncation(
     table: Option<(&str, &str)>,
     layouts: &Layouts,
-) -> Result<Option<TableFirst>, String> {
+) -> Result<Option<Carried>, String> {
     let followed = table.and_then(|(keyspace, table)| layouts.followed(keyspace, table));
     let Some(table) = followed else {
         return Ok(None);
     };
     let LogicalTable { keyspace, name, .. } = &**table;
     if table.copies.iter().all(Copy::is_derived) {
-        return Ok(Some(TableFirst::truncate(table.clone())));
+        return Ok(Some(Carried::truncate(table.clone())));
     }
     Err(format!(
         "{keyspace}.{name} has layouts, which TRUNCATE cannot empty at the same moment as the table: run `helenus layouts \
@@ -197,7 +196,7 @@ pub(crate) fn definition(
     table: Option<(&str, &str)>,
     now_us: i64,
     layouts: &Layouts,
-) -> Result<Option<Rewriting>, String> {
+) -> Result<Option<Carried>, String> {
     if let Some(why) = definition_refused(statement, table, layouts) {
         return Err(why);
     }

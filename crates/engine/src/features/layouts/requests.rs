@@ -9,7 +9,7 @@ use helenus_wire::{ExecuteView, Opcode};
 
 use crate::engine::Engine;
 use crate::exec::Execution;
-use crate::features::layouts::in_sequence::InSequence;
+use crate::features::layouts::carried::Carried;
 use crate::features::layouts::keyspace_rights::keyspace_rights;
 use crate::features::layouts::on_layouts::{Instead, OnLayouts, Rewriting};
 use crate::features::layouts::read::WRAPPED_LEN;
@@ -172,17 +172,17 @@ fn rewrite_on_layouts(
         }
         (Kind::Truncate, _, _) => {
             let truncated = truncation(table, &layouts).map_err(Refusal::invalid)?;
-            truncated.map(Rewriting::TableFirst)
+            truncated.map(Rewriting::Carried)
         }
         (Kind::Auth, Some(statement), _) => {
             let changed = changed_rights(engine, analysis, statement)?;
-            changed.map(Rewriting::InSequence)
+            changed.map(Rewriting::Carried)
         }
         (Kind::Ddl, Some(statement), _) => {
             let clock = &engine.cx.shared.features.layouts.clock;
             let now_us = clock.timestamp(engine.cx.since_1970());
             let defined = definition(statement, table, now_us, &layouts);
-            defined.map_err(Refusal::invalid)?
+            defined.map_err(Refusal::invalid)?.map(Rewriting::Carried)
         }
         (Kind::Opaque, Some(statement), _) if may_write => {
             let in_force = analysis.in_force();
@@ -202,11 +202,11 @@ fn changed_rights(
     engine: &Engine,
     analysis: &Analysis<'_>,
     statement: &Statement,
-) -> Result<Option<InSequence>, Refusal> {
+) -> Result<Option<Carried>, Refusal> {
     let snapshot = &engine.cx.snapshot;
     let layouts = &snapshot.features().layouts;
     match rights(&statement.text, analysis.in_force(), layouts) {
-        Some((table, texts)) => Ok(Some(InSequence::new(table, texts))),
+        Some((table, texts)) => Ok(Some(Carried::layouts_first(table, texts))),
         None => keyspace_rights(&statement.text, snapshot).map_err(Refusal::invalid),
     }
 }
@@ -300,12 +300,7 @@ fn take_form(request: &mut ClientRequest) {
             }
             request.features.keep().layouts = Some(Box::new(OnLayouts::Write(write.written)));
         }
-        Rewriting::InSequence(sequence) => {
-            request.execution = Execution::by(sequence);
-        }
-        Rewriting::TableFirst(sequence) => {
-            request.execution = Execution::by(sequence);
-        }
+        Rewriting::Carried(carried) => request.execution = Execution::by(carried),
     }
 }
 

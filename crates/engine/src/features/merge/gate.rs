@@ -20,7 +20,7 @@ use crate::snapshot::batch_limits::BatchLimits;
 use crate::statement::prepared::Prepared;
 
 /// The most partitions in a batch: nodes warn of more.
-pub(crate) const PARTITIONS_MAX: usize = 10;
+const PARTITIONS_MAX: usize = 10;
 /// Statements and owners remembered. Two that meet in one group are not merged, which is harmless.
 const GROUPS: usize = 256;
 /// The most owners of a partition.

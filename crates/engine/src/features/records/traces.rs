@@ -78,7 +78,7 @@ impl TraceParent {
     }
 
     /// Of a body that begins with a custom payload.
-    pub(crate) fn of_payload(body: &[u8]) -> Option<TraceParent> {
+    fn of_payload(body: &[u8]) -> Option<TraceParent> {
         let mut reader = Reader::new(body);
         for _ in 0..reader.u16().ok()? {
             let name = reader.string().ok()?;

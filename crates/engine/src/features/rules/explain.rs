@@ -316,7 +316,7 @@ fn route(
         (true, _) => "to an owner of its partition, if the values of its key are bound".to_owned(),
         (_, Class::Multi) => "to any node, or its keys to their owners".to_owned(),
         _ => format!(
-            "to any node, or its parts to their owners: it does not say what {} equals",
+            "to any node, or its ranges to their owners: it does not say what {} equals",
             missing.join(" and ")
         ),
     }
@@ -342,21 +342,19 @@ fn execution(
     };
     match class {
         Class::Scan if folds(statement, select, table, snapshot) && scheduling.in_parts() => {
-            "as an aggregate of parts of the ring, which are computed apart".to_owned()
+            "as an aggregate of parallel ranges of the ring, which are computed apart".to_owned()
         }
         Class::Scan if !comes_in_pieces(select) || !scheduling.in_pieces() => {
-            "in one: it cannot be cut into pieces".to_owned()
+            "in one: it cannot be cut into sub-pages".to_owned()
         }
         Class::Scan if filters(facts, select) => {
-            "stretch by stretch of the ring, because it filters".to_owned()
+            "in sequential ranges of the ring, because it filters".to_owned()
         }
         Class::Scan if scheduling.in_parts() => {
             let rows = scheduling.parallel_rows;
-            format!(
-                "in pieces; pages of {rows} rows and more in parts of the ring, several at once"
-            )
+            format!("in sub-pages; pages of {rows} rows and more in parallel ranges of the ring")
         }
-        Class::Scan => "in pieces".to_owned(),
+        Class::Scan => "in sub-pages".to_owned(),
         Class::Multi => {
             let key = table
                 .and_then(|(keyspace, table)| snapshot.schema().partition_key(keyspace, table));

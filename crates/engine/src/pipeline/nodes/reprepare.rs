@@ -117,7 +117,7 @@ impl Engine {
 
     /// The PREPARE of a statement on a node has ended, however. Returns the node requests that have waited
     /// for it.
-    pub(crate) fn end_lesson(&mut self, id: &[u8], node: NodeIndex) -> Vec<NodeRequestKey> {
+    fn end_lesson(&mut self, id: &[u8], node: NodeIndex) -> Vec<NodeRequestKey> {
         features::on_prepare_ended(self, node, id);
         self.links.take_repreparing(id, node)
     }

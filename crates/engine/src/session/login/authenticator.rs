@@ -74,7 +74,7 @@ impl Authenticators {
 
 /// True if an authenticator that may be relied on takes name and password out of the token, and ignores the rest of
 /// it.
-pub fn reads_password(class: &str) -> bool {
+pub(crate) fn reads_password(class: &str) -> bool {
     matches!(class, PASSWORD | CERTIFICATE_OR_PASSWORD)
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Flights in the complete data set.
 pub const FLIGHTS: usize = 336_776;
-pub const WEATHER_HOURS: usize = 26_115;
+const WEATHER_HOURS: usize = 26_115;
 
 /// Days since 1970-01-01.
 pub type Day = i32;

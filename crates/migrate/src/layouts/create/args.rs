@@ -11,6 +11,7 @@ use super::super::removed::Removed;
 use super::super::replication::{self, Replication};
 use super::super::work::Work;
 use super::request::{self, Wanted};
+use crate::common::Common;
 use crate::nodes::access::Access;
 
 /// Make layouts of a table, while clients use it.
@@ -41,12 +42,8 @@ pub struct CreateArgs {
     pub(in crate::layouts) work: Work,
     #[command(flatten)]
     _removed: Removed,
-    /// Do not wait for proxies, because none is running
-    #[arg(long, hide = true)]
-    pub(in crate::layouts) no_proxies: bool,
-    /// Print JSON.
-    #[arg(long)]
-    pub(in crate::layouts) json: bool,
+    #[command(flatten)]
+    pub(in crate::layouts) common: Common,
 }
 
 impl CreateArgs {

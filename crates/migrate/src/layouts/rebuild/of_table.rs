@@ -9,10 +9,11 @@ use helenus_rows::TableName;
 use serde_json::json;
 
 use super::super::entry::{claim, table_of};
-use super::super::verdict::{check_copies, chosen};
-use super::super::work::Work;
-use super::super::{backfill, fill, rules};
+use super::super::verdict::check_copies;
+use super::super::work::{Work, chosen};
+use super::super::{backfill, rules};
 use crate::catalogue;
+use crate::common::Common;
 use crate::nodes::cluster::Cluster;
 use crate::nodes::table;
 
@@ -39,7 +40,7 @@ pub(super) async fn run(
     let table = table::load(cluster, name).await?;
     rules::check(&table, cluster).await?;
     let known = catalogue::read(cluster, name).await?;
-    let entries = chosen(known.layouts(), &[from], name)?;
+    let entries = chosen(&known, &[from], name)?;
     let Some(entry) = entries.first() else {
         bail!("{name} has no layout {from}");
     };
@@ -50,7 +51,7 @@ pub(super) async fn run(
     work.check_nodes(cluster).await?;
     check_copies(cluster, &table, &entries).await?;
     let held_in = table_of(entry, name);
-    fill::refuse_untimed(cluster, &table, &held_in, work).await?;
+    rules::refuse_untimed(cluster, &table, &held_in, work).await?;
     // Whoever empties the layout meanwhile puts in another number, and this ends.
     let claim = claim(cluster, name, &entries);
     let copied = backfill::restore(cluster, &table, entry, work, &claim).await;
@@ -89,25 +90,15 @@ fn warning(entry: &Layout, table: &TableName) -> String {
 }
 
 impl Restored {
-    pub(super) fn print(&self, as_json: bool) {
-        if as_json {
-            let report = json!({
-                "table": self.table.to_string(),
-                "from": self.layout,
-                "rows": self.rows,
-                "seconds": self.time.as_secs_f64(),
-            });
-            println!("{report:#}");
-            return;
-        }
-        println!(
-            "{} rows of layout {} written to {} in {:.1} s; compare them with `helenus layouts verify {}`",
-            self.rows,
-            self.layout,
-            self.table,
-            self.time.as_secs_f64(),
-            self.table
+    pub(super) fn print(&self, common: &Common) {
+        let (table, layout, rows) = (self.table.to_string(), &self.layout, self.rows);
+        let seconds = self.time.as_secs_f64();
+        let text = format!(
+            "{rows} rows of layout {layout} written to {table} in {seconds:.1} s; compare them with `helenus layouts \
+             verify {table}`"
         );
+        let report = json!({ "table": table, "from": layout, "rows": rows, "seconds": seconds });
+        common.print(&report, &text);
     }
 }
 

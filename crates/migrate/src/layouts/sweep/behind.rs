@@ -5,25 +5,23 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use helenus_catalogue::Layout;
-use helenus_catalogue::change::Change;
 use helenus_catalogue::stored::WHOLE_TABLE;
 use helenus_catalogue::sweep::Due;
 
-use super::super::entry::{begun_anew, claim};
+use super::super::entry::{begun_anew, claim, put};
 use super::super::fill::{self, Filled};
 use super::super::verdict::{Repairing, verify};
 use super::how::How;
 use super::view::View;
 use super::{doubts, round};
+use crate::catalogue::now_ms;
 use crate::catalogue::settle::{Others, Settle};
-use crate::catalogue::{self, now_ms};
 use crate::nodes::cluster::Cluster;
 
 /// Nobody reads these layouts from now on, or writes them.
 pub(super) async fn leave(cluster: &Cluster, view: &View, layouts: &[Layout]) -> Result<()> {
     let behind: Vec<Layout> = layouts.iter().map(|of| of.behind(now_ms())).collect();
-    let changes: Vec<Change<'_>> = behind.iter().map(Change::PutLayout).collect();
-    catalogue::change(cluster, &view.table.name, &view.known, &changes).await
+    put(cluster, &view.table.name, &view.known, &behind).await
 }
 
 /// Layouts have missed writes by what a proxy could say in the table of doubts only: nobody reads them from now on, or writes
@@ -62,8 +60,7 @@ pub(super) async fn begin(
     let entries: Vec<Layout> = behind.iter().map(begun_anew).collect();
     // Before: a sweep that finds one written, and no note of it, takes it for another command's.
     round::take_on(cluster, table, &entries).await?;
-    let changes: Vec<Change<'_>> = entries.iter().map(Change::PutLayout).collect();
-    catalogue::change(cluster, table, &view.known, &changes).await?;
+    put(cluster, table, &view.known, &entries).await?;
     Ok(entries)
 }
 

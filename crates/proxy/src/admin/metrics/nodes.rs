@@ -19,11 +19,11 @@ pub(super) const NODE: &[Shown] = &[
     shown("timeouts", "helenus_node_timeouts_total", &[], "Requests that the node did not answer in time."),
     shown("bytes_in", "helenus_node_received_bytes_total", &[], "Bytes received from the node."),
     shown("bytes_out", "helenus_node_sent_bytes_total", &[], "Bytes sent to the node."),
-    shown("reads", "helenus_node_socket_reads_total", &[], "System calls that read from the node's links."),
-    shown("writes", "helenus_node_socket_writes_total", &[], "System calls that wrote to the node's links."),
+    shown("reads", "helenus_node_socket_reads_total", &[], "System calls that read from the node's upstream connections."),
+    shown("writes", "helenus_node_socket_writes_total", &[], "System calls that wrote to the node's upstream connections."),
     shown("frames_out", "helenus_node_sent_frames_total", &[], "Frames sent to the node; one may hold requests of many clients."),
-    shown("links_opened", "helenus_node_links_opened_total", &[], "Links opened to the node."),
-    shown("links_failed", "helenus_node_links_failed_total", &[], "Links to the node that could not be opened."),
+    shown("links_opened", "helenus_node_links_opened_total", &[], "Upstream connections opened to the node."),
+    shown("links_failed", "helenus_node_links_failed_total", &[], "Upstream connections to the node that could not be opened."),
     shown("queued_total", "helenus_node_queued_total", &[], "Requests that had to wait for the node."),
 ];
 
@@ -31,7 +31,7 @@ type NodeGauge = fn(&NodeStats) -> &AtomicU64;
 const NODE_GAUGES: [(&str, &str, NodeGauge); 6] = [
     (
         "helenus_node_links_up",
-        "Links to the node that are up.",
+        "Upstream connections to the node that are up.",
         |n| &n.links_up,
     ),
     (
@@ -51,7 +51,7 @@ const NODE_GAUGES: [(&str, &str, NodeGauge); 6] = [
     ),
     (
         "helenus_node_scan_slots_taken",
-        "Pieces of scans in flight on the node that hold a scan slot, over all workers.",
+        "Sub-pages in flight on the node that hold a scan slot, over all workers.",
         |n| &n.scan_slots_taken,
     ),
     (
@@ -93,7 +93,7 @@ type ScheduleCounter = fn(&ScheduleCounters) -> &AtomicU64;
 const SCHEDULE_COUNTERS: [(&str, &str, ScheduleCounter); 5] = [
     (
         "helenus_node_scheduled_total",
-        "Requests (for scans: pieces) that the node's schedule has sent, by class.",
+        "Requests (for scans: sub-pages) that the node's schedule has sent, by class.",
         |s| &s.dispatched,
     ),
     (
@@ -113,7 +113,7 @@ const SCHEDULE_COUNTERS: [(&str, &str, ScheduleCounter); 5] = [
     ),
     (
         "helenus_node_shed_total",
-        "Requests refused because more came than the node served and they had waited as long as clients do.",
+        "Requests refused by load shedding: in sustained overload, after waiting as long as clients do.",
         |s| &s.shed,
     ),
 ];

@@ -289,7 +289,7 @@ impl Known {
                     self.down_since = Some(now);
                     noted.push((
                         Kind::NodeDown,
-                        format!("{address} is down: there is no link to it"),
+                        format!("{address} is down: there is no upstream connection to it"),
                     ));
                 }
             }

@@ -48,7 +48,7 @@ impl World {
         }
     }
 
-    pub(super) fn feed_node(&mut self, number: usize, bytes: &[u8]) {
+    fn feed_node(&mut self, number: usize, bytes: &[u8]) {
         let mut got = Vec::new();
         if let Peer::Node(end) = &mut self.connections[number].peer
             && let Err(e) = end.feed(bytes, &mut got)

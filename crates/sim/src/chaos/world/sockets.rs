@@ -24,7 +24,7 @@ impl World {
         self.after(at);
     }
 
-    pub(super) fn read_client(&mut self, number: usize, at: At, key: SessionKey) {
+    fn read_client(&mut self, number: usize, at: At, key: SessionKey) {
         let now = self.now();
         let now_us = self.now_us();
         if self.worker(at).engine.is_client_blocked(key) {
@@ -70,7 +70,7 @@ impl World {
         self.leave(number, End::Proxy);
     }
 
-    pub(super) fn read_link(&mut self, number: usize, at: At, link: LinkKey) {
+    fn read_link(&mut self, number: usize, at: At, link: LinkKey) {
         let (now, now_us) = (self.now(), self.now_us());
         if self.worker(at).engine.is_link_blocked(link) {
             self.write_link(at, link);

@@ -113,7 +113,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    pub(super) fn refused_hidden(&self, column: &EncodedColumn) -> String {
+    fn refused_hidden(&self, column: &EncodedColumn) -> String {
         format!(
             "{} holds encoded values of {}, which Helenus reads and writes in its place: name that",
             self.of(&column.hidden),

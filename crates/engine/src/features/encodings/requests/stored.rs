@@ -32,7 +32,7 @@ impl Stored {
     }
 
     /// `others`: tables that a batch writes beside the first.
-    pub(super) fn on_all(
+    fn on_all(
         mut self,
         table: &Arc<EncodedTable>,
         others: Box<[Arc<EncodedTable>]>,

@@ -49,12 +49,12 @@ fn it_says_where_a_statement_goes_and_how() {
         (
             "SELECT total FROM app.others",
             "customer",
-            "in pieces; pages of 1000 rows",
+            "in sub-pages; pages of 1000 rows",
         ),
         (
             "SELECT total FROM app.others WHERE total = 1 ALLOW FILTERING",
             "any node",
-            "stretch",
+            "sequential ranges",
         ),
         ("SELECT count(*) FROM app.others", "any node", "aggregate"),
         (

@@ -1,5 +1,11 @@
-//! A statement about a table that is carried out on the table first, and then on its layouts: TRUNCATE, where these are
-//! derived, and ALTER TABLE … DROP. What the table refuses, they do not get.
+//! A statement about a table that is carried out on its layouts, too: GRANT, REVOKE, ALTER TABLE and TRUNCATE.
+//!
+//! **Rights, options and new columns** come to one layout after the other, and then to the table. If one of them fails, the
+//! client hears so and may try again; until then the role has the right, or the table the option or column, on some of them
+//! only. Columns that a layout has already are then left out.
+//!
+//! TRUNCATE, where layouts are derived, and ALTER TABLE … DROP are carried out on the table first. What that refuses, layouts do
+//! not get.
 //!
 //! **TRUNCATE** empties the layouts side by side. A write beside it may reach the table before it is emptied and a layout
 //! afterwards, or the reverse, so layouts are compared as a whole then ([`News::Truncated`]). This is told
@@ -14,30 +20,33 @@
 //! **Columns** are dropped from one layout after the other ([`super::dropped_columns`]).
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use helenus_layout::plan::{LogicalTable, qualified, qualified_table};
-use helenus_wire::{ErrorBody, code};
+use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
 use crate::exec::context::ExecContext;
 use crate::exec::outcome::{Failure, KeptAnswer, Outcome, Response, Step};
 use crate::exec::strategy::Strategy;
 use crate::features;
 use crate::features::layouts::derived::Output as News;
-use crate::features::layouts::in_sequence::{query_of, send_before};
 use crate::keys::{LinkKey, NodeRequestKey};
 use crate::output::Output;
-use crate::pipeline::node_request::{Prediction, Target};
+use crate::pipeline::node_request::{Form, Prediction, Target};
+use crate::pipeline::query::Query;
 
 #[derive(Debug)]
-pub(crate) struct TableFirst {
+pub(crate) struct Carried {
     what: What,
     table: Arc<LogicalTable>,
-    /// The statement on the table, and on each of its layouts.
+    /// The statement on each layout that it is carried out on; before them on the table, unless that is last.
     texts: Vec<String>,
     /// Those that are under way, by their number.
     sent: Vec<(u16, NodeRequestKey)>,
     /// How many have been sent.
     begun: usize,
+    /// The client's own request, where the table is last.
+    own: Option<NodeRequestKey>,
     /// The table's, for the client.
     answer: Option<KeptAnswer>,
     /// Over which the last answer came.
@@ -48,31 +57,38 @@ pub(crate) struct TableFirst {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
+    LayoutsFirst,
     Truncate,
     DropColumns,
 }
 
-impl TableFirst {
+impl Carried {
+    /// To layouts with these texts, and then to the table as the client has sent it.
+    pub(crate) fn layouts_first(table: Arc<LogicalTable>, texts: Vec<String>) -> Carried {
+        Carried::new(What::LayoutsFirst, texts, table)
+    }
+
     /// TRUNCATE of a table whose layouts are derived.
-    pub(crate) fn truncate(table: Arc<LogicalTable>) -> TableFirst {
+    pub(crate) fn truncate(table: Arc<LogicalTable>) -> Carried {
         let copies = table.copies.iter().map(|copy| qualified(&table, copy));
         let tables = std::iter::once(qualified_table(&table)).chain(copies);
         let texts = tables.map(|table| format!("TRUNCATE TABLE {table}"));
-        TableFirst::new(What::Truncate, texts.collect(), table.clone())
+        Carried::new(What::Truncate, texts.collect(), table.clone())
     }
 
     /// ALTER TABLE … DROP, as it is on the table and then on its layouts.
-    pub(crate) fn drop_columns(table: Arc<LogicalTable>, texts: Vec<String>) -> TableFirst {
-        TableFirst::new(What::DropColumns, texts, table)
+    pub(crate) fn drop_columns(table: Arc<LogicalTable>, texts: Vec<String>) -> Carried {
+        Carried::new(What::DropColumns, texts, table)
     }
 
-    fn new(what: What, texts: Vec<String>, table: Arc<LogicalTable>) -> TableFirst {
-        TableFirst {
+    fn new(what: What, texts: Vec<String>, table: Arc<LogicalTable>) -> Carried {
+        Carried {
             what,
             table,
             texts,
             sent: Vec::new(),
             begun: 0,
+            own: None,
             answer: None,
             link: None,
             failed: None,
@@ -90,6 +106,16 @@ impl TableFirst {
         self.sent.push((part, sent));
         self.begun += 1;
         true
+    }
+
+    /// Sends the next of the layouts, or the client's own request when all have answered.
+    fn send_or_own(&mut self, cx: &mut ExecContext<'_>) -> Step<'static> {
+        if !self.send(cx) {
+            cx.todo.send_before = send_before(cx, &self.table);
+            let target = cx.target.clone();
+            self.own = Some(cx.send_whole(Form::Own, Prediction::Learned, target));
+        }
+        Step::Wait
     }
 
     /// The table has answered.
@@ -147,7 +173,7 @@ impl TableFirst {
                 "Helenus: {keyspace}.{name} has been truncated, and its layout {layout} has not, which is not read until it \
                  has been compared; repeat the statement: {why}"
             ),
-            What::DropColumns => format!(
+            What::LayoutsFirst | What::DropColumns => format!(
                 "Helenus: {keyspace}.{name} has been altered, and its layout {layout} has not, which is not read until it has; \
                  repeat the statement with IF EXISTS behind DROP: {why}"
             ),
@@ -163,7 +189,7 @@ impl TableFirst {
         if let Some(text) = &self.failed {
             let code = match self.what {
                 What::Truncate => code::TRUNCATE,
-                What::DropColumns => code::SERVER,
+                What::LayoutsFirst | What::DropColumns => code::SERVER,
             };
             let error = ErrorBody {
                 code,
@@ -182,8 +208,11 @@ impl TableFirst {
     }
 }
 
-impl Strategy for TableFirst {
+impl Strategy for Carried {
     fn begin(&mut self, cx: &mut ExecContext<'_>) -> Step<'static> {
+        if self.what == What::LayoutsFirst {
+            return self.send_or_own(cx);
+        }
         self.send(cx);
         Step::Wait
     }
@@ -195,6 +224,12 @@ impl Strategy for TableFirst {
         outcome: Outcome<'a>,
     ) -> Step<'a> {
         self.sent.retain(|(of, _)| *of != part);
+        if self.what == What::LayoutsFirst {
+            return match outcome {
+                Outcome::Answered(_) => self.send_or_own(cx),
+                Outcome::Failed(failure) => Step::Failed(failure),
+            };
+        }
         match (part, outcome) {
             (0, Outcome::Failed(failure)) => return self.refused(cx, failure),
             (0, Outcome::Answered(response)) => self.follow(cx, &response),
@@ -204,7 +239,7 @@ impl Strategy for TableFirst {
     }
 
     fn whole(&self) -> Option<NodeRequestKey> {
-        None
+        self.own
     }
 
     fn children(&self) -> Vec<NodeRequestKey> {
@@ -216,6 +251,43 @@ impl Strategy for TableFirst {
     }
 
     fn name(&self) -> &'static str {
-        "the table before its layouts"
+        "a table and its layouts"
+    }
+}
+
+/// Until when the next step may be sent: the steps before may have taken longer than a lease. As long as the table has the
+/// layouts that it had, they go on under a new one.
+fn send_before(cx: &ExecContext<'_>, table: &LogicalTable) -> Option<Instant> {
+    let first = cx.query.send_before?;
+    let held = cx.engine.shared.leases.held(cx.engine.now);
+    let newest = cx.engine.shared.snapshot.load();
+    let now = newest.features().layouts.table(&table.keyspace, &table.name);
+    let names = |table: &LogicalTable| -> Vec<String> {
+        let copies = table.copies.iter();
+        copies.map(|copy| copy.physical.clone()).collect()
+    };
+    let is_still = now.is_some_and(|now| names(now) == names(table));
+    held.catalogue.filter(|_| is_still).or(Some(first))
+}
+
+/// A text of the proxy's own in place of the client's request.
+fn query_of(cx: &ExecContext<'_>, text: &str, send_before: Option<Instant>) -> Query {
+    let own = cx.query;
+    let version = cx.engine.snapshot.version();
+    let mut body = Vec::with_capacity(text.len() + 16);
+    write::long_string(&mut body, text);
+    write::u16(&mut body, own.consistency.0);
+    match version {
+        Version::V5 => write::u32(&mut body, 0),
+        _ => body.push(0),
+    }
+    Query {
+        pool: own.pool,
+        class: own.class,
+        resendable: own.resendable,
+        consistency: own.consistency,
+        table: own.table.clone(),
+        send_before,
+        ..Query::new(Opcode::Query, version, body)
     }
 }
