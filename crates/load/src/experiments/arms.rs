@@ -3,7 +3,10 @@
 use crate::client::endpoint::Endpoint;
 use crate::process::Watched;
 use crate::report::Report;
+pub(crate) use crate::report::figures::PROXY_PROCESS;
 use crate::report::spread::geometric_mean;
+use anyhow::{Result, ensure};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 pub const TOKEN_AWARE: &str = "direct-token-aware";
@@ -14,9 +17,6 @@ pub const HELENUS: &str = "helenus";
 /// The variant of Helenus that merges writes: its arm is `helenus-merged`.
 pub const MERGED: &str = "merged";
 
-/// The name under which a proxy's own process appears in a phase.
-pub(crate) const PROXY_PROCESS: &str = "proxy";
-
 /// One of the alternatives that an experiment compares.
 #[derive(Clone, Debug)]
 pub struct Arm {
@@ -25,6 +25,41 @@ pub struct Arm {
     pub proxy_pid: Option<u32>,
     /// Address of its metrics page.
     pub admin: Option<SocketAddr>,
+}
+
+impl Arm {
+    pub fn name(&self) -> &str {
+        &self.endpoint.name
+    }
+}
+
+#[cfg(test)]
+impl Arm {
+    /// One that nobody connects to.
+    pub(crate) fn named(name: &str) -> Self {
+        use crate::client::endpoint::Policy;
+        Self {
+            endpoint: Endpoint::new(name, vec!["127.0.0.1:1".into()], Policy::TokenAware),
+            proxy_pid: None,
+            admin: None,
+        }
+    }
+}
+
+/// Refuses arms that do not begin with these, or two of the same name.
+pub(crate) fn check<'a>(arms: impl Iterator<Item = &'a Arm>, first: &[&str]) -> Result<()> {
+    let names: Vec<&str> = arms.map(Arm::name).collect();
+    ensure!(
+        names.starts_with(first),
+        "the first of the arms must be {}",
+        first.join(" and ")
+    );
+    let different: BTreeSet<&&str> = names.iter().collect();
+    ensure!(
+        different.len() == names.len(),
+        "two arms have the same name"
+    );
+    Ok(())
 }
 
 /// The processes whose CPU time is recorded during an arm's turn: the given ones, this one and the
