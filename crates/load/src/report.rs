@@ -16,7 +16,6 @@ pub mod hdr_log;
 pub mod html;
 pub(crate) mod json;
 pub mod machine;
-pub(crate) mod plot;
 pub(crate) mod ratios;
 pub mod spread;
 pub mod svg;

@@ -4,7 +4,6 @@ use crate::client::endpoint::Endpoint;
 use crate::process::Watched;
 use crate::report::Report;
 pub(crate) use crate::report::figures::PROXY_PROCESS;
-use crate::report::spread::geometric_mean;
 use anyhow::{Result, ensure};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -79,23 +78,6 @@ pub(crate) fn ratio_key(arm: &str, key: &str) -> String {
     }
 }
 
-/// The geometric mean over the cells, for each round in which all of them have a value.
-pub(crate) fn per_round<C>(
-    rounds: usize,
-    cells: &[C],
-    of: impl Fn(&C, usize) -> Option<f64>,
-) -> Vec<f64> {
-    let of_round = |round| {
-        let values: Option<Vec<f64>> = cells.iter().map(|cell| of(cell, round)).collect();
-        match values?.as_slice() {
-            // The value of a single cell may be zero, which has no geometric mean.
-            [value] => Some(*value),
-            values => geometric_mean(values),
-        }
-    };
-    (0..rounds).filter_map(of_round).collect()
-}
-
 /// Adds the settings and the caveat that every experiment states.
 pub(crate) fn describe(
     report: &mut Report,
@@ -132,15 +114,5 @@ mod tests {
     fn only_helenus_has_the_documented_keys() {
         assert_eq!(ratio_key(HELENUS, "x"), "x");
         assert_eq!(ratio_key("helenus-off", "x"), "helenus-off.x");
-    }
-
-    #[test]
-    fn a_round_counts_only_if_all_its_cells_do() {
-        let cells = [[Some(2.0), Some(1.0)], [Some(8.0), None]];
-        let means = per_round(2, &cells, |cell, round| cell[round]);
-        assert_eq!(means.len(), 1);
-        assert!((means[0] - 4.0).abs() < 1e-9);
-        let none: [[Option<f64>; 2]; 0] = [];
-        assert!(per_round(2, &none, |cell, round| cell[round]).is_empty());
     }
 }
