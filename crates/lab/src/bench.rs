@@ -11,6 +11,7 @@ mod payload;
 mod scale;
 mod scheduling;
 mod storage;
+mod table;
 mod variants;
 
 use anyhow::Result;

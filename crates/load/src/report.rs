@@ -9,12 +9,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
+pub(crate) mod chart;
 pub mod compare;
+pub mod figures;
 pub mod hdr_log;
 pub mod html;
 pub(crate) mod json;
 pub mod machine;
-pub(crate) mod plot;
+pub(crate) mod ratios;
 pub mod spread;
 pub mod svg;
 
@@ -70,6 +72,13 @@ impl Report {
             .get(arm)
             .and_then(|cells| cells.get(cell))
             .map_or(&[], Vec::as_slice)
+    }
+
+    /// Adds a caveat, once.
+    pub fn note(&mut self, text: String) {
+        if !self.notes.contains(&text) {
+            self.notes.push(text);
+        }
     }
 
     /// For each round, a value computed from two arms' phases of one cell.

@@ -1,6 +1,6 @@
 //! `helenus bench aggregation`.
 
-use super::common::{Common, ExtraArm, Nodes, hand_over};
+use super::common::{Common, Nodes, check_bounds, hand_over};
 use super::variants::{self, Variant, checked};
 use crate::testbed::Proxy;
 use anyhow::{Result, ensure};
@@ -8,9 +8,9 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::spinner;
-use helenus_load::client::endpoint::{Endpoint, Policy};
+use helenus_load::client::endpoint::Policy;
 use helenus_load::experiments::aggregation::{
-    Aggregation, Arm, CELL_KINDS, HELENUS, MERGED, Part, ROUND_ROBIN, TOKEN_AWARE,
+    Aggregation, CELL_KINDS, Contender, MERGED, Part, ROUND_ROBIN, TOKEN_AWARE,
 };
 use helenus_load::report::Report;
 use helenus_load::workload::cas::Counters;
@@ -52,14 +52,9 @@ pub(super) async fn aggregation(args: AggregationArgs) -> Result<()> {
     let began = Instant::now();
     let open_files = raise_open_files_limit();
     let common = &args.common;
-    let rounds = common.rounds.unwrap_or(if common.quick { 2 } else { 5 });
-    ensure!(rounds > 0, "at least one round is needed");
-    if let Some(seconds) = args.cell_seconds {
-        ensure!(
-            seconds > 0.0 && seconds <= 3600.0,
-            "--cell-seconds must be above 0 and at most 3600"
-        );
-    }
+    let rounds = common.rounds(2, 5)?;
+    let seconds = args.cell_seconds.unwrap_or(1.0);
+    check_bounds([("--cell-seconds", seconds, 3600.0)])?;
     // Each arm keeps its plain connections open all the time.
     let needed = u64::from(args.many_clients) * (2 + common.arms.len() as u64) + 2000;
     ensure!(
@@ -89,14 +84,6 @@ pub(super) async fn aggregation(args: AggregationArgs) -> Result<()> {
 
 impl AggregationArgs {
     fn variants(&self) -> Vec<Variant<Part>> {
-        let variant = |name: String, part, settings: &[&str]| Variant {
-            name,
-            part,
-            settings: settings
-                .iter()
-                .map(|setting| (*setting).to_owned())
-                .collect(),
-        };
         let by_default: &[u32] = match self.common.quick {
             true => &[0, 10, 30],
             false => &[0, 1, 5, 10, 20, 30],
@@ -105,12 +92,12 @@ impl AggregationArgs {
             true => by_default,
             false => &self.windows,
         };
-        let mut variants = vec![variant(HELENUS.into(), Part::All, &[])];
+        let mut variants = vec![Variant::new("", Part::All, &[])];
         for window_us in windows {
             let window = format!("aggregation.window_us={window_us}");
             let settings = ["aggregation.mode=window", &window];
-            let name = format!("{HELENUS}-window-{window_us}");
-            variants.push(variant(name, Part::Window, &settings));
+            let name = format!("window-{window_us}");
+            variants.push(Variant::new(&name, Part::Window, &settings));
         }
         for (name, part, setting) in [
             ("adaptive", Part::Window, "aggregation.mode=adaptive"),
@@ -120,7 +107,7 @@ impl AggregationArgs {
             ("queue-on", Part::Cas, "aggregation.lwt_turns=true"),
             ("queue-off", Part::Cas, "aggregation.lwt_turns=false"),
         ] {
-            variants.push(variant(format!("{HELENUS}-{name}"), part, &[setting]));
+            variants.push(Variant::new(name, part, &[setting]));
         }
         variants.extend(self.variants.iter().cloned());
         variants
@@ -134,49 +121,17 @@ impl AggregationArgs {
         began: Instant,
     ) -> Result<Aggregation> {
         let common = &self.common;
-        let arm = |name: &str, contact_points: Vec<String>, policy, part| {
-            let mut endpoint = Endpoint::new(name, contact_points, policy);
-            endpoint.connections_per_host = common.connections;
-            Arm {
-                endpoint,
-                part,
-                proxy_pid: None,
-                admin: None,
-            }
-        };
-        let direct = |name, policy, part| arm(name, nodes.contact_points.clone(), policy, part);
-        let mut arms = vec![
-            direct(TOKEN_AWARE, Policy::TokenAware, Part::All),
-            direct(ROUND_ROBIN, Policy::RoundRobin, Part::Throughput),
+        let direct = [
+            (TOKEN_AWARE, Policy::TokenAware),
+            (ROUND_ROBIN, Policy::RoundRobin),
         ];
-        for (variant, proxy) in proxies {
-            let contact_points = vec![proxy.address.to_string()];
-            let policy = Policy::TokenAware;
-            arms.push(Arm {
-                proxy_pid: Some(proxy.pid()),
-                admin: Some(proxy.admin),
-                ..arm(&variant.name, contact_points, policy, variant.part)
-            });
-        }
-        for ExtraArm { name, address, pid } in &common.arms {
-            let contact_points = vec![address.clone()];
-            arms.push(Arm {
-                proxy_pid: *pid,
-                ..arm(name, contact_points, Policy::TokenAware, Part::All)
-            });
-        }
-        let by_default: &[u32] = match common.quick {
-            true => &[1, 64, 512],
-            false => &[1, 16, 64, 256, 512, 1000],
-        };
-        let clients = match self.clients.is_empty() {
-            true => by_default,
-            false => &self.clients,
-        };
+        let arms = common.arms(nodes, &direct, proxies);
+        // Those of --arm come last.
+        let parts = [Part::All, Part::Throughput].into_iter();
+        let parts = parts.chain(proxies.iter().map(|(variant, _)| variant.part));
+        let parts = parts.chain(std::iter::repeat(Part::All));
+        let arms = arms.into_iter().zip(parts);
         let keyspace = "helenus_aggregation";
-        let seconds =
-            |quick, full| Duration::from_secs_f64(if common.quick { quick } else { full });
-        let records = if common.quick { 10_000 } else { 100_000 };
         Ok(Aggregation {
             table: Table {
                 keyspace: keyspace.into(),
@@ -189,25 +144,22 @@ impl AggregationArgs {
             users: UserTable {
                 keyspace: keyspace.into(),
                 replication: common.replication,
-                records: self.records.unwrap_or(records),
+                records: self.records.unwrap_or(common.either(10_000, 100_000)),
             },
             // Agreement among several replicas is what makes compare-and-set expensive.
             counters: Counters {
                 keyspace: format!("{keyspace}_cas"),
                 replication: nodes.contact_points.len().min(3),
             },
-            arms,
+            arms: arms.map(|(arm, part)| Contender { arm, part }).collect(),
             only: self.cells.clone(),
             rounds,
-            clients: clients.iter().map(|&clients| clients as usize).collect(),
+            clients: common.clients(&self.clients, &[1, 64, 512], &[1, 16, 64, 256, 512, 1000]),
             clients_usual: 256,
             many_clients: self.many_clients as usize,
-            warmup: seconds(30.0, 90.0),
-            cell_warmup: seconds(0.3, 1.0),
-            cell_time: match self.cell_seconds {
-                Some(seconds) => Duration::from_secs_f64(seconds),
-                None => seconds(1.2, 5.0),
-            },
+            warmup: common.span(None, 30.0, 90.0),
+            cell_warmup: common.span(None, 0.3, 1.0),
+            cell_time: common.span(self.cell_seconds, 1.2, 5.0),
             until: common.quick.then(|| began + QUICK),
             watched: nodes.watched(common)?,
             seed: common.seed,
@@ -222,18 +174,10 @@ fn parse_variant(text: &str) -> Result<Variant<Part>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: AggregationArgs,
-    }
+    use crate::bench::common::parsed;
 
     fn args(line: &str) -> AggregationArgs {
-        Line::try_parse_from(line.split_whitespace())
-            .unwrap_or_else(|error| panic!("{error}"))
-            .args
+        parsed(line).unwrap_or_else(|error| panic!("{error}"))
     }
 
     #[test]

@@ -1,29 +1,40 @@
 //! `helenus bench assignment`.
 
-use super::common::{Nodes, hand_over};
+use super::common::{Nodes, tell};
+use super::table::{Shown, cells_table};
 use super::variants::{self, checked};
 use crate::testbed::{agent_jar, cache_folder};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use faults::{ClusterFaults, Severity};
 use helenus_cluster::{Cluster, ClusterSpec, DiskLimits};
 use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::spinner;
 use helenus_load::client::java;
 use helenus_load::experiments::assignment::Scenario;
+use helenus_load::report::figures::{ERRORS, PER_SECOND, at_cost};
 use helenus_proxy::Config;
 use relay::Relays;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use table::cells_table;
 
 mod args;
 mod compactions;
 mod faults;
 mod relay;
-mod table;
 
 pub(super) use args::AssignmentArgs;
+
+/// Times include failures.
+const COLUMNS: [(&str, Shown); 7] = [
+    ("requests/s", Shown::Median(PER_SECOND)),
+    ("mean ms", Shown::Median(at_cost::MEAN_MS)),
+    ("p50", Shown::Median(at_cost::P50_MS)),
+    ("p95", Shown::Median(at_cost::P95_MS)),
+    ("p99", Shown::Median(at_cost::P99_MS)),
+    ("p99.9", Shown::Median(at_cost::P999_MS)),
+    ("failed", Shown::Sum(ERRORS)),
+];
 
 pub(super) async fn assignment(mut args: AssignmentArgs) -> Result<()> {
     let began = Instant::now();
@@ -31,8 +42,7 @@ pub(super) async fn assignment(mut args: AssignmentArgs) -> Result<()> {
     args.check()?;
     args.choose_cap();
     let common = &args.common;
-    let rounds = common.rounds.unwrap_or(if common.quick { 2 } else { 3 });
-    ensure!(rounds > 0, "at least one round is needed");
+    let rounds = common.rounds(2, 3)?;
     let java = match args.java {
         true => Some(java_program().await?),
         false => None,
@@ -115,11 +125,8 @@ pub(super) async fn assignment(mut args: AssignmentArgs) -> Result<()> {
         experiment.run(&open, &mut faults, &mut report, say).await?;
     }
     bar.finish_and_clear();
-    println!("{}", cells_table(&report, &experiment.arms));
-    for note in &report.notes {
-        println!("{note}");
-    }
-    hand_over(&report, common)?;
+    let cells = cells_table(&report, &experiment.arms, COLUMNS);
+    tell(&report, common, Some(cells))?;
     drop(open);
     drop(proxies);
     drop(relays);

@@ -1,5 +1,7 @@
 //! Options, nodes and report, which all experiments share.
 
+use super::table::{aligned, table};
+use super::variants::Variant;
 use crate::command_line::command_line;
 use crate::load::parse_watched;
 use crate::node_cpus::{self, parse_cores};
@@ -7,19 +9,18 @@ use crate::node_storage;
 use crate::testbed::{Proxy, start_nodes};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use comfy_table::{CellAlignment, Table as TextTable, presets};
+use comfy_table::Table as TextTable;
 use helenus_cluster::{Cluster, ClusterSpec, DEFAULT_VERSION};
 use helenus_load::client::endpoint::{Endpoint, Policy};
 use helenus_load::experiments::arms::Arm;
 use helenus_load::experiments::overhead::HELENUS;
-use helenus_load::measure::Phase;
 use helenus_load::process::Watched;
 use helenus_load::report::Report;
 use helenus_load::report::machine::Machine;
-use helenus_load::report::spread::Spread;
 use helenus_load::report::svg::number;
 use helenus_load::storage::Storage;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Options shared by all experiments.
 #[derive(Args, Debug)]
@@ -86,6 +87,59 @@ impl Common {
         self.nodes.unwrap_or(3)
     }
 
+    /// As many as there are nodes, up to three.
+    pub(super) fn replicas(&self) -> usize {
+        match self.contact.is_empty() {
+            true => usize::from(self.nodes().min(3)),
+            false => 3,
+        }
+    }
+
+    /// The first with --quick.
+    pub(super) fn either<T>(&self, quick: T, full: T) -> T {
+        if self.quick { quick } else { full }
+    }
+
+    /// So many seconds unless others are given.
+    pub(super) fn span(&self, given: Option<f64>, quick: f64, full: f64) -> Duration {
+        Duration::from_secs_f64(given.unwrap_or(self.either(quick, full)))
+    }
+
+    /// So many rounds unless --rounds is given.
+    pub(super) fn rounds(&self, quick: usize, full: usize) -> Result<usize> {
+        let rounds = self.rounds.unwrap_or(self.either(quick, full));
+        ensure!(rounds > 0, "at least one round is needed");
+        Ok(rounds)
+    }
+
+    /// These numbers of clients unless others are given.
+    pub(super) fn clients(&self, given: &[u32], quick: &[u32], full: &[u32]) -> Vec<usize> {
+        let clients = match given.is_empty() {
+            true => self.either(quick, full),
+            false => given,
+        };
+        clients.iter().map(|&clients| clients as usize).collect()
+    }
+
+    /// The arms that ask the nodes directly, those of proxies that this program has started, and those of
+    /// `--arm`.
+    pub(super) fn arms<P>(
+        &self,
+        nodes: &Nodes,
+        direct: &[(&str, Policy)],
+        proxies: &[(Variant<P>, Proxy)],
+    ) -> Vec<Arm> {
+        let direct = direct.iter();
+        let direct = direct.map(|(name, policy)| {
+            let contact_points = nodes.contact_points.clone();
+            self.arm(name, contact_points, *policy)
+        });
+        let through = proxies.iter();
+        let through = through.map(|(variant, proxy)| self.through(&variant.name, proxy));
+        let extra = self.arms.iter().map(|extra| self.running(extra));
+        direct.chain(through).chain(extra).collect()
+    }
+
     /// An arm without a proxy of its own, with as many connections per host as all arms have.
     pub(super) fn arm(&self, name: &str, contact_points: Vec<String>, policy: Policy) -> Arm {
         let mut endpoint = Endpoint::new(name, contact_points, policy);
@@ -106,12 +160,12 @@ impl Common {
         }
     }
 
-    /// The arms of `--arm`.
-    pub(super) fn extra_arms(&self) -> impl Iterator<Item = Arm> {
-        self.arms.iter().map(|extra| Arm {
+    /// The arm of a proxy that somebody else has started.
+    pub(super) fn running(&self, extra: &ExtraArm) -> Arm {
+        Arm {
             proxy_pid: extra.pid,
             ..self.arm(&extra.name, vec![extra.address.clone()], Policy::TokenAware)
-        })
+        }
     }
 }
 
@@ -217,6 +271,28 @@ impl Nodes {
     }
 }
 
+/// Refuses options that are not above 0, or above what is given beside them.
+pub(super) fn check_bounds<const N: usize>(options: [(&str, f64, f64); N]) -> Result<()> {
+    for (flag, value, most) in options {
+        ensure!(
+            value > 0.0 && value <= most,
+            "{flag} must be above 0 and at most {most}"
+        );
+    }
+    Ok(())
+}
+
+/// Prints a table of the cells and the notes, and hands the report over.
+pub(super) fn tell(report: &Report, common: &Common, cells: Option<TextTable>) -> Result<()> {
+    if let Some(cells) = cells {
+        println!("{cells}");
+    }
+    for note in &report.notes {
+        println!("{note}");
+    }
+    hand_over(report, common)
+}
+
 /// Prints the ratios and writes the requested files.
 pub(super) fn hand_over(report: &Report, common: &Common) -> Result<()> {
     println!("{}", ratios_table(report));
@@ -233,24 +309,13 @@ pub(super) fn hand_over(report: &Report, common: &Common) -> Result<()> {
 }
 
 fn ratios_table(report: &Report) -> TextTable {
-    let mut table = TextTable::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED);
-    table.set_header(["", "median", "least", "greatest"]);
+    let mut table = table(["", "median", "least", "greatest"]);
     for (key, spread) in &report.ratios {
         let numbers = [spread.median, spread.min, spread.max].map(number);
         let [median, least, greatest] = numbers;
         table.add_row([key.clone(), median, least, greatest]);
     }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-/// The median of what the rounds have; a dash if none has it.
-pub(super) fn middle(phases: &[Phase], of: impl Fn(&Phase) -> Option<f64>) -> String {
-    let values: Vec<f64> = phases.iter().filter_map(of).collect();
-    Spread::of(&values).map_or_else(|| "–".to_owned(), |spread| number(spread.median))
+    aligned(table, 1)
 }
 
 fn parse_arm(text: &str) -> Result<ExtraArm> {
@@ -282,6 +347,14 @@ pub(super) fn parse_proxy(text: &str) -> Result<ExtraArm> {
         address: address.to_owned(),
         pid,
     })
+}
+
+/// Options as they are parsed from a line, which begins with the program's name.
+#[cfg(test)]
+pub(super) fn parsed<A: Args>(line: &str) -> Result<A, clap::Error> {
+    let command = A::augment_args(clap::Command::new("x"));
+    let matches = command.try_get_matches_from(line.split_whitespace())?;
+    A::from_arg_matches(&matches)
 }
 
 #[cfg(test)]

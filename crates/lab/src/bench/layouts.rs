@@ -1,6 +1,6 @@
 //! `helenus bench layouts`.
 
-use super::common::{Common, Nodes, hand_over};
+use super::common::{Common, Nodes, check_bounds, tell};
 use super::variants::{self, Variant, checked};
 use crate::testbed::Proxy;
 use anyhow::{Result, ensure};
@@ -98,8 +98,7 @@ pub(super) async fn layouts(args: LayoutsArgs) -> Result<()> {
     raise_open_files_limit();
     args.check()?;
     let common = &args.common;
-    let rounds = common.rounds.unwrap_or(if common.quick { 2 } else { 3 });
-    ensure!(rounds > 0, "at least one round is needed");
+    let rounds = common.rounds(2, 3)?;
     let variants = checked(args.variants())?;
     let mut skipped = Vec::new();
     let bar = spinner("generating orders");
@@ -120,7 +119,7 @@ pub(super) async fn layouts(args: LayoutsArgs) -> Result<()> {
     let say = &mut narrate(&bar, began);
     let direct = args.endpoint(TOKEN_AWARE, &nodes.contact_points, Policy::TokenAware);
     let copies: Vec<Copies> = parts.iter().map(|part| part.copies.clone()).collect();
-    create(&copies, &orders, &direct, args.replication(), say).await?;
+    create(&copies, &orders, &direct, common.replicas(), say).await?;
     // They must find the layouts in the catalogue when they start.
     let proxies = variants::start(variants, &nodes.contact_points, &bar).await?;
     let mut report = nodes.report("layouts", common, rounds);
@@ -145,11 +144,8 @@ pub(super) async fn layouts(args: LayoutsArgs) -> Result<()> {
         experiment.run(&open, &mut below, &mut report, say).await?;
     }
     bar.finish_and_clear();
-    println!("{}", cells_table(&report, &experiment.arms));
-    for note in &report.notes {
-        println!("{note}");
-    }
-    hand_over(&report, common)?;
+    let cells = cells_table(&report, &experiment.arms);
+    tell(&report, common, Some(cells))?;
     drop(open);
     drop(proxies);
     nodes.down()
@@ -185,16 +181,11 @@ fn describe(report: &mut Report, designs: &Designs, parts: &[Held]) {
 
 impl LayoutsArgs {
     fn check(&self) -> Result<()> {
-        for (flag, value, max) in [
+        check_bounds([
             ("--cell-seconds", self.cell_seconds.unwrap_or(1.0), 3600.0),
             ("--time-out", self.time_out, 3600.0),
             ("--scale", self.scale(), 100.0),
-        ] {
-            ensure!(
-                value > 0.0 && value <= max,
-                "{flag} must be above 0 and at most {max}"
-            );
-        }
+        ])?;
         ensure!(
             (0.0..=3600.0).contains(&self.warmup.unwrap_or(0.0)),
             "--warmup must be from 0 to 3600"
@@ -206,26 +197,13 @@ impl LayoutsArgs {
     }
 
     fn scale(&self) -> f64 {
-        self.scale
-            .unwrap_or(if self.common.quick { 0.02 } else { 1.0 })
-    }
-
-    fn replication(&self) -> usize {
-        match self.common.contact.is_empty() {
-            true => usize::from(self.common.nodes().min(3)),
-            false => 3,
-        }
+        self.scale.unwrap_or(self.common.either(0.02, 1.0))
     }
 
     fn variants(&self) -> Vec<Variant<()>> {
-        let variant = |name: &str, settings: &[&str]| Variant {
-            name: name.into(),
-            part: (),
-            settings: settings.iter().map(|&setting| setting.into()).collect(),
-        };
-        let mut variants = vec![variant(OFF, &[])];
+        let mut variants = vec![Variant::new("off", (), &[])];
         if !self.without.contains(&Part::Layouts) {
-            variants.push(variant(HELENUS, &[ENABLED]));
+            variants.push(Variant::new("", (), &[ENABLED]));
         }
         variants
     }
@@ -237,11 +215,7 @@ impl LayoutsArgs {
             None => None,
         };
         let quick = self.common.quick;
-        let (rows, queries, layouts_max) = if quick {
-            (5_000, 10, 3)
-        } else {
-            (50_000, 30, 6)
-        };
+        let (rows, queries, layouts_max) = self.common.either((5_000, 10, 3), (50_000, 30, 6));
         let (mut all, mut gaps) = (Vec::new(), Vec::new());
         for columns in if quick { 3..=4 } else { 2..=5 } {
             let mut synthetic = Synthetic::draw(columns, rows, queries, self.common.seed);
@@ -298,7 +272,7 @@ impl LayoutsArgs {
         if with_layouts {
             add(&mut parts, "hr", Form::Layouts, HELENUS, exact, [0, 0]);
             // At one copy more, and at the disk of a single order.
-            let replicas = self.replication();
+            let replicas = self.common.replicas();
             let kinds = [
                 ("3p1", DERIVED, replicas),
                 ("2p1", EQUAL_DISK, replicas - 1),
@@ -412,10 +386,8 @@ impl LayoutsArgs {
         began: Instant,
     ) -> Result<Layouts> {
         let common = &self.common;
-        let seconds = Duration::from_secs_f64;
-        let span = |quick, full| seconds(if common.quick { quick } else { full });
         let measured = self.measured_rows;
-        let measured = measured.unwrap_or(if common.quick { 1_000 } else { 20_000 });
+        let measured = measured.unwrap_or(common.either(1_000, 20_000));
         let levels = self.consistency.iter();
         let levels = levels.map(|text| parse_consistency(text));
         Ok(Layouts {
@@ -427,19 +399,19 @@ impl LayoutsArgs {
             copies: parts.iter().map(|part| part.copies.clone()).collect(),
             arms: self.contenders(nodes, parts, proxies),
             synthetic: Vec::new(),
-            replication: self.replication(),
+            replication: self.common.replicas(),
             rounds,
             levels: levels.collect::<Result<_>>()?,
             clients: self.clients.into(),
             writing_clients: self.writing_clients.into(),
             measured_rows: measured as usize,
-            repetitions: if common.quick { 5 } else { 9 },
-            warmup: self.warmup.map_or_else(|| span(16.0, 80.0), seconds),
-            cell_warmup: span(0.2, 1.0),
-            cell_time: self.cell_seconds.map_or_else(|| span(1.0, 8.0), seconds),
-            time_out: seconds(self.time_out),
-            settle_max: span(5.0, 60.0),
-            check_time: span(1.0, 20.0),
+            repetitions: common.either(5, 9),
+            warmup: common.span(self.warmup, 16.0, 80.0),
+            cell_warmup: common.span(None, 0.2, 1.0),
+            cell_time: common.span(self.cell_seconds, 1.0, 8.0),
+            time_out: Duration::from_secs_f64(self.time_out),
+            settle_max: common.span(None, 5.0, 60.0),
+            check_time: common.span(None, 1.0, 20.0),
             compacts: !common.quick,
             until: common.quick.then(|| began + QUICK),
             watched: nodes.watched(common)?,

@@ -7,12 +7,11 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::spinner;
-use helenus_load::client::endpoint::{Endpoint, Policy};
-use helenus_load::experiments::overhead::{Arm, HELENUS, Overhead, ROUND_ROBIN, TOKEN_AWARE};
+use helenus_load::client::endpoint::Policy;
+use helenus_load::experiments::overhead::{HELENUS, Overhead, ROUND_ROBIN, TOKEN_AWARE};
 use helenus_load::run::Progress;
 use helenus_load::workload::kv::Table;
 use std::sync::Arc;
-use std::time::Duration;
 
 #[derive(Args, Debug)]
 pub(super) struct OverheadArgs {
@@ -32,8 +31,7 @@ pub(super) struct OverheadArgs {
 pub(super) async fn overhead(args: OverheadArgs) -> Result<()> {
     let open_files = raise_open_files_limit();
     let common = &args.common;
-    let rounds = common.rounds.unwrap_or(if common.quick { 3 } else { 5 });
-    ensure!(rounds > 0, "at least one round is needed");
+    let rounds = common.rounds(3, 5)?;
     // The proxy and this process each hold one descriptor per idle client.
     let needed = (args.idle_clients * rounds + 500) as u64;
     ensure!(
@@ -68,65 +66,36 @@ pub(super) async fn overhead(args: OverheadArgs) -> Result<()> {
 
 impl OverheadArgs {
     fn experiment(&self, rounds: usize, nodes: &Nodes, proxy: Option<&Proxy>) -> Result<Overhead> {
-        let arm = |name: &str, contact_points: Vec<String>, policy, proxy_pid| {
-            let mut endpoint = Endpoint::new(name, contact_points, policy);
-            endpoint.connections_per_host = self.common.connections;
-            Arm {
-                endpoint,
-                proxy_pid,
-                admin: None,
-            }
-        };
+        let common = &self.common;
         let helenus = match (&self.proxy, proxy) {
-            (Some(given), _) => (given.address.clone(), given.pid),
-            (None, Some(own)) => (own.address.to_string(), Some(own.pid())),
+            (Some(given), _) => common.running(given),
+            (None, Some(own)) => common.through(HELENUS, own),
             (None, None) => anyhow::bail!("there is no proxy to measure"),
         };
-        let mut arms = vec![
-            arm(
-                TOKEN_AWARE,
-                nodes.contact_points.clone(),
-                Policy::TokenAware,
-                None,
-            ),
-            arm(
-                ROUND_ROBIN,
-                nodes.contact_points.clone(),
-                Policy::RoundRobin,
-                None,
-            ),
-            arm(HELENUS, vec![helenus.0], Policy::TokenAware, helenus.1),
+        let direct = [
+            (TOKEN_AWARE, Policy::TokenAware),
+            (ROUND_ROBIN, Policy::RoundRobin),
         ];
-        for extra in &self.common.arms {
-            let taken = arms.iter().any(|arm| arm.endpoint.name == extra.name);
-            ensure!(!taken, "the name {} is taken by another arm", extra.name);
-            arms.push(arm(
-                &extra.name,
-                vec![extra.address.clone()],
-                Policy::TokenAware,
-                extra.pid,
-            ));
-        }
-        let seconds =
-            |quick, full| Duration::from_secs_f64(if self.common.quick { quick } else { full });
+        let mut arms = common.arms::<()>(nodes, &direct, &[]);
+        arms.insert(direct.len(), helenus);
         Ok(Overhead {
             table: Table {
                 keyspace: "helenus_overhead".into(),
                 table: "kv".into(),
-                replication: self.common.replication,
-                keys: self.common.keys,
+                replication: common.replication,
+                keys: common.keys,
                 value_bytes: self.value_bytes,
             },
             arms,
             rounds,
-            warmup: seconds(80.0, 120.0),
-            cell_time: seconds(2.0, 6.0),
-            slices: if self.common.quick { 5 } else { 15 },
+            warmup: common.span(None, 80.0, 120.0),
+            cell_time: common.span(None, 2.0, 6.0),
+            slices: common.either(5, 15),
             low_rate_per_second: 200.0,
             saturation_clients: vec![64, 256],
             idle_clients: self.idle_clients,
-            watched: nodes.watched(&self.common)?,
-            seed: self.common.seed,
+            watched: nodes.watched(common)?,
+            seed: common.seed,
         })
     }
 }

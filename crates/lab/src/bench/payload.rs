@@ -1,6 +1,6 @@
 //! `helenus bench payload`.
 
-use super::common::{Common, Nodes, hand_over};
+use super::common::{Common, Nodes, check_bounds, tell};
 use crate::node_cpus::{cap_all, default_share};
 use crate::stored_documents::catalogue;
 use crate::stored_documents::coding::{ByColumn, ClientCoding, Measured, learn_columns};
@@ -11,7 +11,7 @@ use clap::Args;
 use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::{narrate, spinner};
 use helenus_load::client::endpoint::{Endpoint, Policy};
-use helenus_load::experiments::arms::{Arm, ROUND_ROBIN, TOKEN_AWARE};
+use helenus_load::experiments::arms::{ROUND_ROBIN, TOKEN_AWARE};
 use helenus_load::experiments::payload::{
     Coding, Collection, Contender, Disks, Payload, Stored, create, create_table,
 };
@@ -106,15 +106,12 @@ pub(super) async fn payload(args: PayloadArgs) -> Result<()> {
         codecs: args.measured_codecs(),
         collections: &experiment.collections,
         learned: &learned,
-        documents_max: if common.quick { 200 } else { 1_000 },
+        documents_max: common.either(200, 1_000),
     };
     experiment.run(&open, &codecs, &mut report, say).await?;
     bar.finish_and_clear();
-    println!("{}", cells_table(&report, &experiment));
-    for note in &report.notes {
-        println!("{note}");
-    }
-    hand_over(&report, common)?;
+    let cells = cells_table(&report, &experiment);
+    tell(&report, common, Some(cells))?;
     drop(open);
     drop(proxy);
     nodes.down()
@@ -169,14 +166,8 @@ fn describe(report: &mut Report, experiment: &Payload, learned: &[ByColumn]) {
 impl PayloadArgs {
     fn check(&self) -> Result<()> {
         let seconds = self.cell_seconds.unwrap_or(1.0);
-        ensure!(
-            seconds > 0.0 && seconds <= 3600.0,
-            "--cell-seconds must be above 0 and at most 3600"
-        );
-        ensure!(
-            self.common.rounds.is_none_or(|rounds| rounds > 0),
-            "at least one round is needed"
-        );
+        check_bounds([("--cell-seconds", seconds, 3600.0)])?;
+        self.common.rounds(2, 5)?;
         for (flag, codecs) in [
             ("--codecs", &self.codecs),
             ("--client-codecs", &self.client_codecs),
@@ -192,20 +183,17 @@ impl PayloadArgs {
     }
 
     fn nodes(&self) -> u16 {
-        let by_default = if self.common.quick { 1 } else { 3 };
-        self.common.nodes.unwrap_or(by_default)
+        self.common.nodes.unwrap_or(self.common.either(1, 3))
     }
 
     fn rows(&self) -> usize {
-        let by_default = if self.common.quick { 4_000 } else { 20_000 };
-        self.rows.unwrap_or(by_default) as usize
+        self.rows.unwrap_or(self.common.either(4_000, 20_000)) as usize
     }
 
     /// The generated profiles first.
     fn collections(&self) -> Result<Vec<Arc<Collection>>> {
         let (rows, seed) = (self.rows(), self.common.seed);
-        let samples = if self.common.quick { 2_000 } else { 5_000 };
-        let samples = self.samples.unwrap_or(samples) as usize;
+        let samples = self.samples.unwrap_or(self.common.either(2_000, 5_000)) as usize;
         let mut all = vec![Arc::new(Collection::profiles(rows, samples, seed))];
         for path in &self.documents {
             let documents = documents::read(path, rows.saturating_mul(2), seed)?.documents;
@@ -219,16 +207,9 @@ impl PayloadArgs {
     /// Those of Helenus do not know its address yet.
     fn contenders(&self, nodes: &Nodes, learned: &[ByColumn]) -> Vec<Contender> {
         let contender = |name: String, policy, stored| {
-            let mut endpoint = Endpoint::new(name, nodes.contact_points.clone(), policy);
-            endpoint.connections_per_host = self.common.connections;
-            Contender {
-                arm: Arm {
-                    endpoint,
-                    proxy_pid: None,
-                    admin: None,
-                },
-                stored,
-            }
+            let contact_points = nodes.contact_points.clone();
+            let arm = self.common.arm(&name, contact_points, policy);
+            Contender { arm, stored }
         };
         let aware = Policy::TokenAware;
         let mut all = vec![contender(TOKEN_AWARE.into(), aware, Stored::Plain)];
@@ -253,12 +234,10 @@ impl PayloadArgs {
             let stored = Stored::ByProxy(codec.name().into());
             all.push(contender(format!("{THROUGH}-{codec}"), aware, stored));
         }
-        for extra in &self.common.arms {
-            let mut other = contender(extra.name.clone(), aware, Stored::Plain);
-            other.arm.endpoint.contact_points = vec![extra.address.clone()];
-            other.arm.proxy_pid = extra.pid;
-            all.push(other);
-        }
+        all.extend(self.common.arms.iter().map(|extra| Contender {
+            arm: self.common.running(extra),
+            stored: Stored::Plain,
+        }));
         all
     }
 
@@ -297,18 +276,16 @@ impl PayloadArgs {
         began: Instant,
     ) -> Result<Payload> {
         let common = &self.common;
-        let span = |quick, full| Duration::from_secs_f64(if common.quick { quick } else { full });
-        let cell_time = self.cell_seconds.map(Duration::from_secs_f64);
         Ok(Payload {
             collections,
             arms,
             replication: common.replication,
-            rounds: common.rounds.unwrap_or(if common.quick { 2 } else { 5 }),
+            rounds: common.rounds(2, 5)?,
             clients: self.clients as usize,
-            warmup: span(30.0, 120.0),
-            cell_warmup: span(0.2, 0.5),
-            cell_time: cell_time.unwrap_or_else(|| span(2.0, 6.0)),
-            slices: if common.quick { 2 } else { 4 },
+            warmup: common.span(None, 30.0, 120.0),
+            cell_warmup: common.span(None, 0.2, 0.5),
+            cell_time: common.span(self.cell_seconds, 2.0, 6.0),
+            slices: common.either(2, 4),
             until: common.quick.then(|| began + QUICK),
             watched: nodes.watched(common)?,
             seed: common.seed,

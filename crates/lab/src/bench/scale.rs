@@ -1,6 +1,6 @@
 //! `helenus bench scale`.
 
-use super::common::{Common, Nodes, hand_over};
+use super::common::{Common, Nodes, tell};
 use crate::node_cpus::{cap_all, default_share};
 use crate::testbed::Proxy;
 use anyhow::{Context, Result, ensure};
@@ -13,7 +13,7 @@ use helenus_load::experiments::scale::{HELENUS, Scale, Sessions, TOKEN_AWARE};
 use helenus_load::measure::Phase;
 use helenus_load::report::Report;
 use helenus_load::workload::kv::Table;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A capped Java process takes minutes to start.
 const READY_TIMEOUT_S: u64 = 900;
@@ -50,7 +50,7 @@ pub(super) async fn scale(args: ScaleArgs) -> Result<()> {
     })
     .await?;
     let proxy = Proxy::start_with(&nodes.contact_points, &[]).await?;
-    let scale = args.experiment(&nodes, &proxy);
+    let scale = args.experiment(&nodes, &proxy)?;
     let mut report = nodes.report("scale", common, scale.rounds);
     args.describe(&mut report, cores);
     let bar = spinner("scale");
@@ -61,7 +61,8 @@ pub(super) async fn scale(args: ScaleArgs) -> Result<()> {
     }
     scale.warm_up(&open, &mut say).await;
     let watched = nodes.watched(common)?;
-    scale.cells(&open, 1, &watched, &mut report, &mut say).await;
+    let measured = scale.cells(&open, 1, &watched, &mut report, &mut say);
+    measured.await?;
     let capacity = match args.no_knee {
         true => None,
         false => Some(scale.knee(&open, &watched, &mut report, &mut say).await?),
@@ -77,9 +78,8 @@ pub(super) async fn scale(args: ScaleArgs) -> Result<()> {
         note_errors(&mut report, &scale, number);
         scale.warm_up(&open, &mut say).await;
         let watched = nodes.watched(common)?;
-        scale
-            .cells(&open, number, &watched, &mut report, &mut say)
-            .await;
+        let measured = scale.cells(&open, number, &watched, &mut report, &mut say);
+        measured.await?;
     }
     bar.finish_and_clear();
     scale.finish(&mut report, most, capacity.as_ref());
@@ -89,10 +89,7 @@ pub(super) async fn scale(args: ScaleArgs) -> Result<()> {
             .notes
             .extend(lines.map(|line| format!("Ramp with one node: {line}.")));
     }
-    for note in &report.notes {
-        println!("{note}");
-    }
-    hand_over(&report, common)?;
+    tell(&report, common, None)?;
     drop::<Vec<Sessions>>(open);
     drop(proxy);
     nodes.down()
@@ -162,10 +159,7 @@ impl ScaleArgs {
                 "{flag} must be from 1 to 3600"
             );
         }
-        ensure!(
-            common.rounds.is_none_or(|rounds| rounds > 0),
-            "at least one round is needed"
-        );
+        common.rounds(2, 3)?;
         ensure!(
             common.replication == 1,
             "a keyspace of the first node can have only one replica: leave out --replication"
@@ -175,7 +169,7 @@ impl ScaleArgs {
 
     /// In the end.
     fn nodes(&self) -> usize {
-        let by_default = if self.common.quick { 2 } else { 4 };
+        let by_default = self.common.either(2, 4);
         self.common.nodes.unwrap_or(by_default).into()
     }
 
@@ -185,14 +179,11 @@ impl ScaleArgs {
         self.common.node_cpus.unwrap_or_else(|| default_share(most))
     }
 
-    fn experiment(&self, nodes: &Nodes, proxy: &Proxy) -> Scale {
+    fn experiment(&self, nodes: &Nodes, proxy: &Proxy) -> Result<Scale> {
         let common = &self.common;
-        let seconds = |given: Option<f64>, quick, full| {
-            let by_default = if common.quick { quick } else { full };
-            Duration::from_secs_f64(given.unwrap_or(by_default))
-        };
-        let steady = seconds(self.steady_seconds, 10.0, 30.0);
-        Scale {
+        let steady = common.span(self.steady_seconds, 10.0, 30.0);
+        let contact_points = nodes.contact_points.clone();
+        Ok(Scale {
             table: Table {
                 keyspace: "helenus_scale".into(),
                 table: "kv".into(),
@@ -201,22 +192,14 @@ impl ScaleArgs {
                 value_bytes: 100,
             },
             arms: vec![
-                common.arm(
-                    TOKEN_AWARE,
-                    nodes.contact_points.clone(),
-                    Policy::TokenAware,
-                ),
+                common.arm(TOKEN_AWARE, contact_points, Policy::TokenAware),
                 common.through(HELENUS, proxy),
             ],
-            clients: self
-                .clients
-                .iter()
-                .map(|&clients| clients as usize)
-                .collect(),
-            rounds: common.rounds.unwrap_or(if common.quick { 2 } else { 3 }),
-            cell_time: seconds(self.cell_seconds, 1.5, 6.0),
-            slices: if common.quick { 2 } else { 4 },
-            warmup_max: seconds(None, 15.0, 120.0),
+            clients: common.clients(&self.clients, &[], &[]),
+            rounds: common.rounds(2, 3)?,
+            cell_time: common.span(self.cell_seconds, 1.5, 6.0),
+            slices: common.either(2, 4),
+            warmup_max: common.span(None, 15.0, 120.0),
             join_clients: self.join_clients as usize,
             steady,
             settling: steady,
@@ -224,9 +207,9 @@ impl ScaleArgs {
                 true => vec![4, 16, 64, 128, 256, 400],
                 false => vec![1, 4, 8, 16, 32, 64, 96, 128, 192, 256, 400, 512],
             },
-            window: seconds(None, 0.7, 2.0),
+            window: common.span(None, 0.7, 2.0),
             seed: common.seed,
-        }
+        })
     }
 
     fn describe(&self, report: &mut Report, cores: f64) {
@@ -262,16 +245,10 @@ impl ScaleArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: ScaleArgs,
-    }
+    use crate::bench::common::parsed;
 
     fn args(line: &str) -> Result<ScaleArgs> {
-        let args = Line::try_parse_from(line.split_whitespace())?.args;
+        let args: ScaleArgs = parsed(line)?;
         args.check()?;
         Ok(args)
     }

@@ -1,6 +1,7 @@
 //! `helenus bench scheduling`.
 
-use super::common::{Common, Nodes, hand_over};
+use super::common::{Common, Nodes, check_bounds, tell};
+use super::table::{Shown, cells_table};
 use super::variants::{self, Variant, checked};
 use crate::testbed::Proxy;
 use anyhow::{Result, ensure};
@@ -9,14 +10,14 @@ use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::spinner;
 use helenus_load::client::endpoint::Policy;
 use helenus_load::experiments::scheduling::{
-    CellKind, HELENUS, Mix, Mixed, Plain, ROUND_ROBIN, Scheduling, Storm, TOKEN_AWARE, Tables,
+    CellKind, KINDS, Mix, Mixed, Plain, ROUND_ROBIN, Scheduling, Storm, TOKEN_AWARE, Tables,
 };
+use helenus_load::measure::{Kind, Phase};
 use helenus_load::report::Report;
+use helenus_load::report::figures::{Figure, PER_SECOND};
 use std::time::{Duration, Instant};
-use table::cells_table;
 
 mod further;
-mod table;
 
 /// Time limit of `--quick`, minus a reserve for a last cell that takes longer than in the round before,
 /// for bringing the nodes down and for writing the report.
@@ -78,7 +79,7 @@ pub(super) struct SchedulingArgs {
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     variants: Vec<String>,
     /// An additional Helenus with its own settings, separated by spaces
-    #[arg(long = "variant", value_parser = parse_variant, value_name = "NAME:SECTION.KEY=VALUE")]
+    #[arg(long = "variant", value_parser = variants::parse_plain, value_name = "NAME:SECTION.KEY=VALUE")]
     own_variants: Vec<Variant<()>>,
     /// Driver sessions of each arm, shared by its clients
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -110,8 +111,7 @@ pub(super) async fn scheduling(args: SchedulingArgs) -> Result<()> {
     let began = Instant::now();
     raise_open_files_limit();
     let common = &args.common;
-    let rounds = common.rounds.unwrap_or(if common.quick { 2 } else { 3 });
-    ensure!(rounds > 0, "at least one round is needed");
+    let rounds = common.rounds(2, 3)?;
     args.check()?;
     let variants = checked(args.variants())?;
     let mut nodes = Nodes::up(common).await?;
@@ -128,31 +128,23 @@ pub(super) async fn scheduling(args: SchedulingArgs) -> Result<()> {
         .run(&mut report, &mut |line| bar.set_message(line))
         .await?;
     bar.finish_and_clear();
-    println!("{}", cells_table(&report, &experiment.arms));
-    for note in &report.notes {
-        println!("{note}");
-    }
-    hand_over(&report, common)?;
+    let columns = columns();
+    let columns = columns.iter().map(|(head, shown)| (&**head, *shown));
+    let cells = cells_table(&report, &experiment.arms, columns);
+    tell(&report, common, Some(cells))?;
     drop(proxies);
     nodes.down()
 }
 
 impl SchedulingArgs {
     fn check(&self) -> Result<()> {
-        for (flag, seconds) in [
-            ("--cell-seconds", self.cell_seconds),
-            ("--time-out", self.time_out),
-            ("--storm-seconds", self.storm_seconds),
-        ] {
-            ensure!(
-                seconds.is_none_or(|seconds| seconds > 0.0 && seconds <= 3600.0),
-                "{flag} must be above 0 and at most 3600"
-            );
-        }
-        ensure!(
-            self.storm_rate > 0.0 && self.storm_rate <= 10_000.0,
-            "--storm-rate must be above 0 and at most 10000"
-        );
+        let given = |seconds: Option<f64>| seconds.unwrap_or(1.0);
+        check_bounds([
+            ("--cell-seconds", given(self.cell_seconds), 3600.0),
+            ("--time-out", given(self.time_out), 3600.0),
+            ("--storm-seconds", given(self.storm_seconds), 3600.0),
+            ("--storm-rate", self.storm_rate, 10_000.0),
+        ])?;
         let (keys, tables) = (self.common.keys, u64::from(self.tables));
         ensure!(
             keys >= tables,
@@ -178,21 +170,13 @@ impl SchedulingArgs {
     }
 
     fn variants(&self) -> Vec<Variant<()>> {
-        let variant = |name: String, settings: Vec<String>| Variant {
-            name,
-            part: (),
-            settings,
-        };
         let mut variants = vec![
-            variant(HELENUS.into(), Vec::new()),
-            variant(
-                format!("{HELENUS}-off"),
-                vec!["scheduling.enabled=false".into()],
-            ),
+            Variant::new("", (), &[]),
+            Variant::new("off", (), &["scheduling.enabled=false"]),
         ];
         for name in &self.variants {
             let setting = format!("scheduling.variant={name}");
-            variants.push(variant(format!("{HELENUS}-{name}"), vec![setting]));
+            variants.push(Variant::new(name, (), &[&*setting]));
         }
         variants.extend(self.own_variants.iter().cloned());
         variants.retain(|variant| !self.leaves_out(&variant.name));
@@ -242,16 +226,8 @@ impl SchedulingArgs {
     /// With --quick it reads the first of the tables that are filled anyway.
     fn plain(&self) -> Option<Plain> {
         let quick = self.common.quick;
-        let by_default: &[u32] = if quick { &[50] } else { &[8, 50] };
-        let clients = match self.plain_clients.is_empty() {
-            true => by_default,
-            false => &self.plain_clients,
-        };
-        let clients: Vec<usize> = clients
-            .iter()
-            .filter(|&&clients| clients > 0)
-            .map(|&clients| clients as usize)
-            .collect();
+        let mut clients = self.common.clients(&self.plain_clients, &[50], &[8, 50]);
+        clients.retain(|clients| *clients > 0);
         (!clients.is_empty()).then(|| Plain {
             tables: Tables {
                 count: 1,
@@ -298,20 +274,12 @@ impl SchedulingArgs {
         began: Instant,
     ) -> Result<Scheduling> {
         let common = &self.common;
-        let seconds = |given: Option<f64>, quick, full| {
-            let by_default = if common.quick { quick } else { full };
-            Duration::from_secs_f64(given.unwrap_or(by_default))
-        };
-        let time_out = seconds(self.time_out, 30.0, 60.0);
-        let direct = |name, policy| common.arm(name, nodes.contact_points.clone(), policy);
-        let mut arms = vec![
-            direct(TOKEN_AWARE, Policy::TokenAware),
-            direct(ROUND_ROBIN, Policy::RoundRobin),
+        let time_out = common.span(self.time_out, 30.0, 60.0);
+        let direct = [
+            (TOKEN_AWARE, Policy::TokenAware),
+            (ROUND_ROBIN, Policy::RoundRobin),
         ];
-        let through =
-            |(variant, proxy): &(Variant<()>, Proxy)| common.through(&variant.name, proxy);
-        arms.extend(proxies.iter().map(through));
-        arms.extend(common.extra_arms());
+        let mut arms = common.arms(nodes, &direct, proxies);
         for arm in &mut arms {
             arm.endpoint.request_timeout = time_out;
         }
@@ -319,12 +287,12 @@ impl SchedulingArgs {
         let storm = Storm {
             scan_clients: self.storm_clients as usize,
             points_per_second: self.storm_rate,
-            time: seconds(self.storm_seconds, 5.0, 20.0),
+            time: common.span(self.storm_seconds, 5.0, 20.0),
             short: common.quick,
         };
         let cell_time = match (self.cell_seconds, common.quick) {
             (None, false) => None,
-            (given, _) => Some(seconds(given, 10.0, 10.0)),
+            (given, _) => Some(common.span(given, 10.0, 10.0)),
         };
         Ok(Scheduling {
             tables: self.tables(),
@@ -341,14 +309,52 @@ impl SchedulingArgs {
             kinds: self.kinds(),
             sessions: self.sessions as usize,
             time_out,
-            warmup: seconds(None, 40.0, 60.0),
-            settle_max: seconds(None, 5.0, 60.0),
+            warmup: common.span(None, 40.0, 60.0),
+            settle_max: common.span(None, 5.0, 60.0),
             drop_caches: self.drop_caches,
             until: common.quick.then(|| began + QUICK),
             watched: nodes.watched(common)?,
             seed: common.seed,
         })
     }
+}
+
+type OfKind = fn(&Kind) -> Option<f64>;
+
+/// Medians over the rounds. Times are in milliseconds, including failures.
+fn columns() -> Vec<(String, Shown)> {
+    let mut columns = vec![("queries/s".to_owned(), Shown::Median(PER_SECOND))];
+    for kind in KINDS {
+        let figures: [(&str, OfKind); 6] = [
+            ("mean ms", |kind| Some(kind.with_failures?.us_mean / 1000.0)),
+            ("p50", |kind| ms(kind.with_failures?.us_p50)),
+            ("p95", |kind| ms(kind.with_failures?.us_p95)),
+            ("p99", |kind| ms(kind.with_failures?.us_p99)),
+            ("p99.9", |kind| ms(kind.with_failures?.us_p999)),
+            ("failed", |kind| Some(kind.failed as f64)),
+        ];
+        columns.extend(figures.map(|(head, of)| {
+            let head = format!("{kind} {head}");
+            (head, Shown::Median(Figure::OfKind(kind, of)))
+        }));
+    }
+    let nodes = Figure::Of(|phase| cpu_ms(phase, |name| !["client", "proxy"].contains(&name)));
+    columns.push(("nodes' CPU ms/query".to_owned(), Shown::Median(nodes)));
+    let proxy = Figure::Of(|phase| cpu_ms(phase, |name| name == "proxy"));
+    columns.push(("proxy's".to_owned(), Shown::Median(proxy)));
+    columns
+}
+
+fn ms(us: u64) -> Option<f64> {
+    Some(us as f64 / 1000.0)
+}
+
+/// CPU time per query of the watched processes with this name.
+fn cpu_ms(phase: &Phase, named: fn(&str) -> bool) -> Option<f64> {
+    let of_name = phase.processes.iter().filter(|(name, _)| named(name));
+    let seconds: Vec<f64> = of_name.map(|(_, used)| used.cpu_seconds).collect();
+    (!seconds.is_empty() && phase.ops > 0)
+        .then(|| seconds.iter().sum::<f64>() * 1000.0 / phase.ops as f64)
 }
 
 fn parse_plain_clients(text: &str) -> Result<u32> {
@@ -362,23 +368,13 @@ fn parse_plain_clients(text: &str) -> Result<u32> {
     }
 }
 
-fn parse_variant(text: &str) -> Result<Variant<()>> {
-    variants::parse(text, ())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: SchedulingArgs,
-    }
+    use crate::bench::common::parsed;
 
     fn parse(line: &str) -> Result<SchedulingArgs, clap::Error> {
-        Line::try_parse_from(line.split_whitespace()).map(|line| line.args)
+        parsed(line)
     }
 
     fn args(line: &str) -> SchedulingArgs {

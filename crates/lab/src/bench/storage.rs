@@ -1,6 +1,6 @@
 //! `helenus bench storage`.
 
-use super::common::{Common, Nodes, hand_over};
+use super::common::{Common, Nodes, tell};
 use crate::probe;
 use crate::testbed::Proxy;
 use anyhow::{Context, Result, ensure};
@@ -14,7 +14,7 @@ use helenus_load::experiments::disks::{Disk, Disks, Throttle};
 use helenus_load::report::Report;
 use helenus_load::storage::Figures;
 use helenus_load::workload::kv::Table;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const NODE: u16 = 1;
 
@@ -97,7 +97,7 @@ pub(super) async fn storage(args: StorageArgs) -> Result<()> {
     let like_hdd = probe::measure_capped(cluster, NODE).await;
     cluster.disk_cap(NODE, DiskLimits::default())?;
     let proxy = Proxy::start_with(&nodes.contact_points, &[]).await?;
-    let experiment = args.experiment(&nodes, &proxy);
+    let experiment = args.experiment(&nodes, &proxy)?;
     let mut report = nodes.report("storage", common, experiment.rounds);
     args.describe(&mut report, kind, like_hdd.as_ref());
     nodes.cap_cpu(common, &mut report)?;
@@ -110,10 +110,7 @@ pub(super) async fn storage(args: StorageArgs) -> Result<()> {
     let ran = experiment.run(&mut throttle, &watched, &mut report, &mut say);
     ran.await?;
     bar.finish_and_clear();
-    for note in &report.notes {
-        println!("{note}");
-    }
-    hand_over(&report, common)?;
+    tell(&report, common, None)?;
     drop(proxy);
     nodes.down()
 }
@@ -150,11 +147,7 @@ impl StorageArgs {
                 .is_none_or(|seconds| (1.0..=3600.0).contains(&seconds)),
             "--cell-seconds must be from 1 to 3600"
         );
-        ensure!(
-            common.rounds.is_none_or(|rounds| rounds > 0),
-            "at least one round is needed"
-        );
-        Ok(())
+        common.rounds(3, 5).map(drop)
     }
 
     fn hdd(&self) -> DiskLimits {
@@ -169,15 +162,13 @@ impl StorageArgs {
 
     /// Filling many takes long if each waits for the disk.
     fn keys(&self) -> u64 {
-        let most = if self.common.quick { 20_000 } else { u64::MAX };
-        self.common.keys.min(most)
+        self.common.keys.min(self.common.either(20_000, u64::MAX))
     }
 
-    fn experiment(&self, nodes: &Nodes, proxy: &Proxy) -> Disks {
+    fn experiment(&self, nodes: &Nodes, proxy: &Proxy) -> Result<Disks> {
         let common = &self.common;
-        let seconds =
-            |quick, full| Duration::from_secs_f64(if common.quick { quick } else { full });
-        Disks {
+        let contact_points = nodes.contact_points.clone();
+        Ok(Disks {
             table: Table {
                 keyspace: "helenus_storage".into(),
                 table: "kv".into(),
@@ -186,27 +177,17 @@ impl StorageArgs {
                 value_bytes: self.value_bytes,
             },
             arms: vec![
-                common.arm(
-                    TOKEN_AWARE,
-                    nodes.contact_points.clone(),
-                    Policy::TokenAware,
-                ),
+                common.arm(TOKEN_AWARE, contact_points, Policy::TokenAware),
                 common.through(HELENUS, proxy),
             ],
-            clients: self
-                .clients
-                .iter()
-                .map(|&clients| clients as usize)
-                .collect(),
-            rounds: common.rounds.unwrap_or(if common.quick { 3 } else { 5 }),
-            cell_time: self
-                .cell_seconds
-                .map_or(seconds(4.0, 10.0), Duration::from_secs_f64),
+            clients: common.clients(&self.clients, &[], &[]),
+            rounds: common.rounds(3, 5)?,
+            cell_time: common.span(self.cell_seconds, 4.0, 10.0),
             slices: 2,
-            warmup_max: seconds(20.0, 60.0),
-            settling: seconds(1.0, 3.0),
+            warmup_max: common.span(None, 20.0, 60.0),
+            settling: common.span(None, 1.0, 3.0),
             seed: common.seed,
-        }
+        })
     }
 
     fn describe(
@@ -257,16 +238,10 @@ impl StorageArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: StorageArgs,
-    }
+    use crate::bench::common::parsed;
 
     fn args(line: &str) -> Result<StorageArgs> {
-        let args = Line::try_parse_from(line.split_whitespace())?.args;
+        let args: StorageArgs = parsed(line)?;
         args.check()?;
         Ok(args)
     }

@@ -16,19 +16,37 @@ pub(super) struct Variant<P> {
     pub settings: Vec<String>,
 }
 
+impl<P> Variant<P> {
+    /// Helenus with these settings; without a suffix, the one that has the documented keys.
+    pub(super) fn new(suffix: &str, part: P, settings: &[&str]) -> Self {
+        let name = match suffix {
+            "" => HELENUS.to_owned(),
+            _ => format!("{HELENUS}-{suffix}"),
+        };
+        let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
+        Self {
+            name,
+            part,
+            settings,
+        }
+    }
+}
+
 /// Parses `name:section.key=value`, with several settings separated by spaces.
 pub(super) fn parse<P>(text: &str, part: P) -> Result<Variant<P>> {
     let (name, settings) = text
         .split_once(':')
         .context("write it as name:section.key=value")?;
-    let settings: Vec<String> = settings.split_whitespace().map(str::to_owned).collect();
     ensure!(!name.is_empty(), "the variant needs a name");
-    judge(&settings)?;
-    Ok(Variant {
-        name: format!("{HELENUS}-{name}"),
-        part,
-        settings,
-    })
+    let settings: Vec<&str> = settings.split_whitespace().collect();
+    let variant = Variant::new(name, part, &settings);
+    judge(&variant.settings)?;
+    Ok(variant)
+}
+
+/// [`parse`] for experiments whose variants take part in all cells.
+pub(super) fn parse_plain(text: &str) -> Result<Variant<()>> {
+    parse(text, ())
 }
 
 /// The variants, if their settings are right.

@@ -10,11 +10,11 @@
 //! and frames are scraped before and after a phase and so include the phase's warm-up.
 
 use crate::client::ClientKind;
-use crate::experiments::arms::{PROXY_PROCESS, watched_with};
+use crate::experiments::arms::{Arm, check, watched_with};
+use crate::experiments::prepare::turns;
 use crate::interleaved::{LoadModel, record};
 use crate::measure::Phase;
 use crate::report::Report;
-use crate::report::spread::rotation;
 use crate::run::{Limit, Plan, run_closed};
 use crate::scrape::Metrics;
 use crate::workload::cas::Cas;
@@ -22,19 +22,19 @@ use crate::workload::keys::Keys;
 use crate::workload::kv::{KeyValue, Mix};
 use crate::workload::ycsb::{Core, Ycsb};
 use anyhow::{Context, Result};
-use cells::{Cell, Job};
+use cells::{Job, What};
 use experiment::CAS_CLIENTS;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 mod cells;
-mod compare;
+mod declared;
 mod experiment;
-mod plots;
 
 pub use crate::experiments::arms::{HELENUS, MERGED, ROUND_ROBIN, TOKEN_AWARE};
 pub use cells::CELL_KINDS;
-pub use experiment::{Aggregation, Arm, Part};
+pub use experiment::{Aggregation, Contender, Part};
 
 const CAS_TIME_MIN: Duration = Duration::from_secs(2);
 /// The share of all reads that go to the viral key.
@@ -53,9 +53,9 @@ struct ArmSessions {
 impl Aggregation {
     /// Creates and fills the tables. `say` receives progress messages.
     pub async fn prepare(&self, say: &mut dyn FnMut(String)) -> Result<()> {
-        self.check_arms()?;
+        check(self.arms(), &[TOKEN_AWARE, ROUND_ROBIN])?;
         self.check_cells()?;
-        let endpoint = &self.arms.first().context("no arms to compare")?.endpoint;
+        let endpoint = &self.arms[0].arm.endpoint;
         let session = endpoint.connect().await?;
         self.table.create(&session).await?;
         self.counters.create(&session).await?;
@@ -69,55 +69,48 @@ impl Aggregation {
     /// Runs all rounds and fills `report`; [`Self::prepare`] comes first.
     pub async fn run(&self, report: &mut Report, say: &mut dyn FnMut(String)) -> Result<()> {
         let mut open = Vec::new();
-        for arm in &self.arms {
-            say(format!("connecting to {}", arm.endpoint.name));
-            open.push(self.open(arm).await?);
+        for contender in &self.arms {
+            say(format!("connecting to {}", contender.arm.name()));
+            open.push(self.open(contender).await?);
         }
-        self.warm_up(&open, say).await;
-        let cells = self.cells();
-        let phases: usize = cells.iter().map(|cell| self.taking_part(cell).len()).sum();
-        let mut phases_left = phases * self.rounds;
+        for (arm, _) in turns(self.warmup, WARMUP_TURN, open.len(), 0) {
+            say(format!("warming up: {}", self.arms[arm].arm.name()));
+            run_closed(&open[arm].kv, &Plan::new(128, Limit::Time(WARMUP_TURN))).await;
+        }
         self.describe(report);
-        for round in 0..self.rounds {
-            for cell in &cells {
-                let taking_part = self.taking_part(cell);
-                // All arms of the round have the same time and rate.
-                let cell_time = self.fitting_cell_time(phases_left);
-                let load = self.load_model(cell, report);
-                phases_left = phases_left.saturating_sub(taking_part.len());
-                for turn in rotation(taking_part.len(), round) {
-                    if self.until.is_some_and(|until| Instant::now() >= until) {
-                        report.notes.push(format!(
-                            "The time was up in round {} at the cell {}: later cells of that round \
-                             are missing.",
-                            round + 1,
-                            cell.name()
-                        ));
-                        self.finish(report);
-                        return Ok(());
-                    }
-                    let arm = taking_part[turn];
-                    let name = &self.arms[arm].endpoint.name;
-                    let (of, cell_name) = (self.rounds, cell.name());
-                    say(format!("round {}/{of}: {cell_name}: {name}", round + 1));
-                    let phase = self
-                        .measure(arm, &open[arm], cell, load, cell_time, round)
-                        .await
-                        .with_context(|| format!("{name}, {cell_name}"))?;
-                    report.add(name, &cell_name, phase);
+        let experiment = self.declared();
+        let phases: usize = experiment.cells.iter().map(|cell| cell.arms.len()).sum();
+        let mut phases_left = phases * self.rounds;
+        let measured = experiment.measure(report, say, async |cell, round, report, say| {
+            let job = &cell.job;
+            // All arms of the round have the same time and rate.
+            let time = self.fitting_cell_time(phases_left);
+            let load = self.load_model(job, report);
+            phases_left = phases_left.saturating_sub(cell.arms.len());
+            for arm in cell.turns(round) {
+                if self.until.is_some_and(|until| Instant::now() >= until) {
+                    return Ok(ControlFlow::Break(format!(
+                        "The time was up in round {} at the cell {}: later cells of that round are \
+                         missing.",
+                        round + 1,
+                        cell.name
+                    )));
                 }
+                say(experiment.turn(cell, arm, round));
+                let name = experiment.arms[arm].name();
+                let phase = self.measure(arm, &open[arm], job, load, time, round).await;
+                let phase = phase.with_context(|| format!("{name}, {}", cell.name))?;
+                report.add(name, &cell.name, phase);
             }
-        }
+            Ok(ControlFlow::Continue(()))
+        });
+        measured.await?;
         self.finish(report);
         Ok(())
     }
 
-    fn finish(&self, report: &mut Report) {
-        self.compare(report);
-        report.charts = self.plots(report);
-    }
-
-    async fn open(&self, arm: &Arm) -> Result<ArmSessions> {
+    async fn open(&self, contender: &Contender) -> Result<ArmSessions> {
+        let Contender { arm, part } = contender;
         let keys = || Keys::uniform(self.table.keys);
         let mix = Mix::of_reads(0.5);
         let kv = KeyValue::open(&arm.endpoint, &self.table, keys(), mix, 1).await?;
@@ -127,31 +120,21 @@ impl Aggregation {
             many: None,
             cas: None,
         };
-        if matches!(arm.part, Part::All | Part::Throughput) {
+        if matches!(part, Part::All | Part::Throughput) {
             let (driver, shape) = (ClientKind::Driver, Core::C.shape());
             let ycsb = Ycsb::open(driver, &arm.endpoint, &self.users, shape, 0, 1).await?;
             open.ycsb = Some(Arc::new(ycsb));
         }
-        if arm.part == Part::All {
+        if *part == Part::All {
             let (raw, count) = (ClientKind::Raw, self.many_clients);
             let many = KeyValue::open_as(raw, &arm.endpoint, &self.table, keys(), mix, count);
             open.many = Some(Arc::new(many.await?));
         }
-        if matches!(arm.part, Part::All | Part::Cas) {
+        if matches!(part, Part::All | Part::Cas) {
             let cas = Cas::open(&arm.endpoint, &self.counters, CAS_CLIENTS).await?;
             open.cas = Some(Arc::new(cas));
         }
         Ok(open)
-    }
-
-    /// In many short turns, so that JIT warm-up of the nodes is not charged to one arm.
-    async fn warm_up(&self, open: &[ArmSessions], say: &mut dyn FnMut(String)) {
-        let turns = self.warmup.as_secs_f64() / WARMUP_TURN.as_secs_f64();
-        for turn in 0..turns.ceil() as usize {
-            let arm = turn % open.len();
-            say(format!("warming up: {}", self.arms[arm].endpoint.name));
-            run_closed(&open[arm].kv, &Plan::new(128, Limit::Time(WARMUP_TURN))).await;
-        }
     }
 
     /// The configured time of a cell, or less if the remaining time divided by the remaining phases
@@ -170,9 +153,9 @@ impl Aggregation {
             .clamp(shortest, self.cell_time.max(shortest))
     }
 
-    fn load_model(&self, cell: &Cell, report: &Report) -> LoadModel {
-        match cell.job {
-            Job::SameRate(kind) => LoadModel::Open(self.same_rate(report, kind)),
+    fn load_model(&self, job: &Job, report: &Report) -> LoadModel {
+        match job.what {
+            What::SameRate(kind) => LoadModel::Open(self.same_rate(report, kind)),
             _ => LoadModel::Closed,
         }
     }
@@ -181,20 +164,20 @@ impl Aggregation {
         &self,
         arm: usize,
         open: &ArmSessions,
-        cell: &Cell,
+        job: &Job,
         load: LoadModel,
         cell_time: Duration,
         round: usize,
     ) -> Result<Phase> {
         let Arm {
             proxy_pid, admin, ..
-        } = self.arms[arm];
+        } = self.arms[arm].arm;
         // Fifty clients on one row achieve few successes per second.
-        let time = match cell.job {
-            Job::Cas(_) => cell_time.max(CAS_TIME_MIN),
+        let time = match job.what {
+            What::Cas(_) => cell_time.max(CAS_TIME_MIN),
             _ => cell_time,
         };
-        let mut plan = Plan::new(cell.clients, Limit::Time(time));
+        let mut plan = Plan::new(job.clients, Limit::Time(time));
         plan.warmup = self.cell_warmup;
         // Every arm of a round gets the same keys in the same order.
         plan.seed = self.seed.wrapping_add(round as u64);
@@ -203,7 +186,7 @@ impl Aggregation {
             Some(admin) => Metrics::of(admin).await.ok(),
             None => None,
         };
-        let mut phase = self.perform(open, cell, load, &plan, arm, round).await?;
+        let mut phase = self.perform(open, job, load, &plan, arm, round).await?;
         if let LoadModel::Open(rate) = load {
             phase.extra.insert("offered_per_second".into(), rate);
         }
@@ -219,28 +202,28 @@ impl Aggregation {
     async fn perform(
         &self,
         open: &ArmSessions,
-        cell: &Cell,
+        job: &Job,
         load: LoadModel,
         plan: &Plan,
         arm: usize,
         round: usize,
     ) -> Result<Phase> {
         let keyed = |keys: Keys| Arc::new(open.kv.with_keys(keys).with_mix(Mix::READS));
-        let kv = match cell.job {
-            Job::KeyValue(kind) | Job::SameRate(kind) => Arc::new(open.kv.with_mix(kind.mix())),
-            Job::ManyClients(kind) => {
+        let kv = match job.what {
+            What::KeyValue(kind) | What::SameRate(kind) => Arc::new(open.kv.with_mix(kind.mix())),
+            What::ManyClients(kind) => {
                 let many = open.many.as_ref().context("it has no plain connections")?;
                 Arc::new(many.with_mix(kind.mix()))
             }
-            Job::HotZipf => keyed(Keys::zipfian(self.table.keys)),
-            Job::HotViral => keyed(Keys::uniform(self.table.keys).with_hot_key(VIRAL_SHARE)),
-            Job::Ycsb(core) => {
+            What::HotZipf => keyed(Keys::zipfian(self.table.keys)),
+            What::HotViral => keyed(Keys::uniform(self.table.keys).with_hot_key(VIRAL_SHARE)),
+            What::Ycsb(core) => {
                 let ycsb = open.ycsb.as_ref().context("it has no YCSB session")?;
                 let ycsb = Arc::new(ycsb.with_shape(core.shape(), 0));
                 let recording = record(&ycsb, load, plan).await;
                 return Ok(recording.into_phase(&crate::workload::ycsb::KINDS));
             }
-            Job::Cas(learns) => {
+            What::Cas(learns) => {
                 let cas = open
                     .cas
                     .as_ref()

@@ -3,7 +3,9 @@
 use crate::client::endpoint::Endpoint;
 use crate::process::Watched;
 use crate::report::Report;
-use crate::report::spread::geometric_mean;
+pub(crate) use crate::report::figures::PROXY_PROCESS;
+use anyhow::{Result, ensure};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 pub const TOKEN_AWARE: &str = "direct-token-aware";
@@ -14,9 +16,6 @@ pub const HELENUS: &str = "helenus";
 /// The variant of Helenus that merges writes: its arm is `helenus-merged`.
 pub const MERGED: &str = "merged";
 
-/// The name under which a proxy's own process appears in a phase.
-pub(crate) const PROXY_PROCESS: &str = "proxy";
-
 /// One of the alternatives that an experiment compares.
 #[derive(Clone, Debug)]
 pub struct Arm {
@@ -25,6 +24,41 @@ pub struct Arm {
     pub proxy_pid: Option<u32>,
     /// Address of its metrics page.
     pub admin: Option<SocketAddr>,
+}
+
+impl Arm {
+    pub fn name(&self) -> &str {
+        &self.endpoint.name
+    }
+}
+
+#[cfg(test)]
+impl Arm {
+    /// One that nobody connects to.
+    pub(crate) fn named(name: &str) -> Self {
+        use crate::client::endpoint::Policy;
+        Self {
+            endpoint: Endpoint::new(name, vec!["127.0.0.1:1".into()], Policy::TokenAware),
+            proxy_pid: None,
+            admin: None,
+        }
+    }
+}
+
+/// Refuses arms that do not begin with these, or two of the same name.
+pub(crate) fn check<'a>(arms: impl Iterator<Item = &'a Arm>, first: &[&str]) -> Result<()> {
+    let names: Vec<&str> = arms.map(Arm::name).collect();
+    ensure!(
+        names.starts_with(first),
+        "the first of the arms must be {}",
+        first.join(" and ")
+    );
+    let different: BTreeSet<&&str> = names.iter().collect();
+    ensure!(
+        different.len() == names.len(),
+        "two arms have the same name"
+    );
+    Ok(())
 }
 
 /// The processes whose CPU time is recorded during an arm's turn: the given ones, this one and the
@@ -42,23 +76,6 @@ pub(crate) fn ratio_key(arm: &str, key: &str) -> String {
         HELENUS => key.to_owned(),
         name => format!("{name}.{key}"),
     }
-}
-
-/// The geometric mean over the cells, for each round in which all of them have a value.
-pub(crate) fn per_round<C>(
-    rounds: usize,
-    cells: &[C],
-    of: impl Fn(&C, usize) -> Option<f64>,
-) -> Vec<f64> {
-    let of_round = |round| {
-        let values: Option<Vec<f64>> = cells.iter().map(|cell| of(cell, round)).collect();
-        match values?.as_slice() {
-            // The value of a single cell may be zero, which has no geometric mean.
-            [value] => Some(*value),
-            values => geometric_mean(values),
-        }
-    };
-    (0..rounds).filter_map(of_round).collect()
 }
 
 /// Adds the settings and the caveat that every experiment states.
@@ -97,15 +114,5 @@ mod tests {
     fn only_helenus_has_the_documented_keys() {
         assert_eq!(ratio_key(HELENUS, "x"), "x");
         assert_eq!(ratio_key("helenus-off", "x"), "helenus-off.x");
-    }
-
-    #[test]
-    fn a_round_counts_only_if_all_its_cells_do() {
-        let cells = [[Some(2.0), Some(1.0)], [Some(8.0), None]];
-        let means = per_round(2, &cells, |cell, round| cell[round]);
-        assert_eq!(means.len(), 1);
-        assert!((means[0] - 4.0).abs() < 1e-9);
-        let none: [[Option<f64>; 2]; 0] = [];
-        assert!(per_round(2, &none, |cell, round| cell[round]).is_empty());
     }
 }

@@ -17,34 +17,33 @@
 //! - **Failures cost time.** In the compared percentiles a failed request counts with the client's
 //!   time-out.
 
-use crate::client::endpoint::Endpoint;
-use crate::experiments::arms::{Arm, JAVA, TOKEN_AWARE, watched_with};
-use crate::measure::{ErrorKind, Phase};
+use crate::experiments::arms::{Arm, JAVA, TOKEN_AWARE, check, watched_with};
+use crate::experiments::experiment::{Cell, Measured, Took};
+use crate::experiments::prepare;
+use crate::measure::Phase;
 use crate::recording::Recording;
 use crate::report::Report;
-use crate::report::spread::rotation;
 use crate::run::{Limit, Plan, record_closed};
 use crate::scrape::Metrics;
 use crate::workload::Workload;
 use crate::workload::ycsb::{KINDS, RequestDistribution, Shape, Ycsb};
 use anyhow::{Context, Result, ensure};
-use cells::{Cell, Job};
+use declared::{Job, Load};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use scylla::statement::Consistency;
-use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-mod cells;
-mod compare;
+mod declared;
+mod describe;
 mod disturb;
 mod experiment;
 mod figures;
 mod open;
-mod plots;
 
-pub use compare::{ASSIGNMENT_KEYS, latency};
+pub use declared::ASSIGNMENT_KEYS;
 pub use experiment::{Assignment, Faults, Scenario};
 pub use open::Open;
 
@@ -53,8 +52,7 @@ const WARMUP_TURN: Duration = Duration::from_secs(2);
 const WARMUP_CLIENTS: usize = 32;
 /// An open loop does not depend on it.
 const OPEN_CLIENTS: usize = 16;
-/// The nodes have settled when so many point reads in a row have each taken no longer than [`QUICK`].
-const QUICK_IN_A_ROW: usize = 20;
+/// The nodes have settled when point reads take no longer.
 const QUICK: Duration = Duration::from_millis(50);
 /// Each half of the requests, so that both show among the answers that proxies compare.
 const MIXED: Shape = Shape {
@@ -68,15 +66,13 @@ const MIXED_SLICES_MAX: usize = 8;
 impl Assignment {
     /// Creates and fills the table, and warms all arms up alike.
     pub async fn prepare(&self, say: &mut dyn FnMut(String)) -> Result<Vec<Open>> {
-        self.check()?;
+        check(self.arms.iter(), &[TOKEN_AWARE])?;
+        ensure!(!self.levels.is_empty(), "no consistency level is given");
         let endpoint = &self.arms.first().context("no arms to compare")?.endpoint;
         self.users.create(endpoint).await?;
         say(format!("filling {} records", self.users.records));
         // Reads at ONE find them on any replica.
-        let everywhere = Endpoint {
-            consistency: Consistency::All,
-            ..endpoint.clone()
-        };
+        let everywhere = endpoint.at(Consistency::All);
         self.users.fill(&everywhere, Arc::default()).await?;
         let mut open: Vec<Open> = Vec::new();
         for arm in &self.arms {
@@ -84,14 +80,11 @@ impl Assignment {
             let of_arm = Open::of(self, arm, open.first()).await;
             open.push(of_arm.with_context(|| arm.endpoint.name.clone())?);
         }
-        let turns = self.warmup.as_secs_f64() / WARMUP_TURN.as_secs_f64();
         // Every arm as often as the others, with reads and scans.
-        let turns = (turns.ceil() as usize).next_multiple_of(2 * open.len());
-        for turn in 0..turns {
-            let arm = turn % open.len();
-            let name = &self.arms[arm].endpoint.name;
+        for (arm, before) in prepare::turns(self.warmup, WARMUP_TURN, open.len(), 2) {
+            let name = self.arms[arm].name();
             say(format!("warming up: {name}"));
-            let is_scan = turn / open.len() % 2 == 1;
+            let is_scan = before % 2 == 1;
             let plan = Plan::new(WARMUP_CLIENTS, Limit::Time(WARMUP_TURN));
             let recording = open[arm].record(0, is_scan, None, &plan).await?;
             let phase = recording.into_phase(&KINDS);
@@ -119,7 +112,7 @@ impl Assignment {
                  time-out; its policy is {policy}. It retries some failed reads once, as is its default."
             ));
         }
-        let mut took: BTreeMap<String, Duration> = BTreeMap::new();
+        let (experiment, mut took) = (self.declared(), Took::new());
         for round in 0..self.rounds {
             for &scenario in &self.scenarios {
                 match scenario {
@@ -127,58 +120,33 @@ impl Assignment {
                     Scenario::SlowDisk => faults.flush(&self.users.keyspace)?,
                     _ => {}
                 }
-                for cell in self.cells(scenario) {
-                    let name = cell.name(self);
-                    let expected = took.get(&name).copied().unwrap_or_default();
-                    if self
-                        .until
-                        .is_some_and(|until| Instant::now() + expected >= until)
-                    {
-                        report.notes.push(format!(
-                            "Not enough time was left in round {} for the cell {name}.",
-                            round + 1
-                        ));
-                        continue;
-                    }
-                    let began = Instant::now();
-                    for arm in rotation(self.arms.len(), round) {
-                        if !self.has(&self.arms[arm], &cell) {
-                            continue;
-                        }
-                        let (arm_name, of) = (&self.arms[arm].endpoint.name, self.rounds);
-                        say(format!("round {}/{of}: {name}: {arm_name}", round + 1));
-                        let phase = self.measure(arm, &open[arm], &cell, round, faults).await;
-                        let phase = phase.with_context(|| format!("{arm_name}, {name}"))?;
-                        report.add(arm_name, &name, phase);
-                        if cell.job == Job::Fault {
+                let is_chosen = |job: &Job| job.scenario == scenario;
+                let measure = async |cell: &Cell<Job>,
+                                     round: usize,
+                                     report: &mut Report,
+                                     say: &mut dyn FnMut(String)|
+                       -> Measured {
+                    for arm in cell.turns(round) {
+                        say(experiment.turn(cell, arm, round));
+                        let (name, job) = (experiment.arms[arm].name(), &cell.job);
+                        let phase = self.measure(arm, &open[arm], job, round, faults).await;
+                        let phase = phase.with_context(|| format!("{name}, {}", cell.name))?;
+                        report.add(name, &cell.name, phase);
+                        if job.load == Load::Fault {
                             self.settle(&open[0], report).await;
                         }
                     }
-                    took.insert(name, began.elapsed());
-                }
+                    Ok(ControlFlow::Continue(()))
+                };
+                let all = experiment.round(round, is_chosen, &mut took, report, say, measure);
+                let _ = all.await?;
                 if scenario == Scenario::Stressed {
                     faults.relax()?;
                     self.settle(&open[0], report).await;
                 }
             }
         }
-        self.compare(report);
-        report.charts = self.plots(report);
-        Ok(())
-    }
-
-    fn check(&self) -> Result<()> {
-        let names: Vec<&str> = self.arms.iter().map(|arm| &*arm.endpoint.name).collect();
-        ensure!(
-            names.first() == Some(&TOKEN_AWARE),
-            "the first arm must be {TOKEN_AWARE}"
-        );
-        let different: BTreeSet<&&str> = names.iter().collect();
-        ensure!(
-            different.len() == names.len(),
-            "two arms have the same name"
-        );
-        ensure!(!self.levels.is_empty(), "no consistency level is given");
+        experiment.finish(report);
         Ok(())
     }
 
@@ -186,29 +154,29 @@ impl Assignment {
         &self,
         arm: usize,
         open: &Open,
-        cell: &Cell,
+        job: &Job,
         round: usize,
         faults: &mut dyn Faults,
     ) -> Result<Phase> {
         let arm = &self.arms[arm];
         let before = figures::metrics(arm).await;
-        let recording = match cell.job {
-            Job::Reads(clients) => {
+        let recording = match job.load {
+            Load::Reads(clients) => {
                 let plan = self.plan(arm, round, clients, self.cell_time);
-                open.record(cell.level, false, None, &plan).await?
+                open.record(job.level, false, None, &plan).await?
             }
-            Job::Scans(clients) => {
+            Load::Scans(clients) => {
                 let plan = self.plan(arm, round, clients, self.cell_time);
-                open.record(cell.level, true, None, &plan).await?
+                open.record(job.level, true, None, &plan).await?
             }
-            Job::Mixed => {
-                let ycsb = open.ycsb(cell.level).context("of another program")?;
+            Load::Mixed => {
+                let ycsb = open.ycsb(job.level).context("of another program")?;
                 let before = before.as_ref().context("its metrics cannot be read")?;
                 return self.predicted(arm, ycsb, round, before).await;
             }
-            Job::Steady | Job::Fault => {
-                let plan = self.plan(arm, round, OPEN_CLIENTS, self.open_time(cell));
-                self.open_loop(open, &plan, cell, round, faults).await?
+            Load::Steady | Load::Fault => {
+                let plan = self.plan(arm, round, OPEN_CLIENTS, self.open_time(job));
+                self.open_loop(open, &plan, job, round, faults).await?
             }
         };
         let mut phase = self.phase(recording);
@@ -272,24 +240,12 @@ impl Assignment {
             return;
         };
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
-        let (began, mut quick) = (Instant::now(), 0);
-        while quick < QUICK_IN_A_ROW {
-            let left = self.settle_max.saturating_sub(began.elapsed());
-            if left.is_zero() {
-                let limit = self.settle_max.as_secs_f64();
-                let note = format!("After a fault the nodes had not settled within {limit} s.");
-                if !report.notes.contains(&note) {
-                    report.notes.push(note);
-                }
-                return;
-            }
-            let sent = Instant::now();
-            let answered = tokio::time::timeout(left, ycsb.call(0, &mut rng)).await;
-            let outcome: Result<(), ErrorKind> =
-                answered.map_or(Err("client timeout"), |(_, of)| of);
-            let is_quick = outcome.is_ok() && sent.elapsed() <= QUICK;
-            quick = if is_quick { quick + 1 } else { 0 };
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        let ask = async |_: usize| ycsb.call(0, &mut rng).await.1.is_ok();
+        if !prepare::settle(self.settle_max, QUICK, ask).await {
+            let limit = self.settle_max.as_secs_f64();
+            report.note(format!(
+                "After a fault the nodes had not settled within {limit} s."
+            ));
         }
     }
 }

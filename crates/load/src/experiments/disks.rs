@@ -12,23 +12,25 @@
 //!
 //! Repeats: Jamal, Nayyar, table of storage: a hard disk against a solid-state one, 10 threads.
 
-use crate::experiments::arms::{Arm, HELENUS, TOKEN_AWARE, ratio_key, watched_with};
-use crate::interleaved::{ArmRun, Interleaved, LoadModel};
-use crate::measure::Phase;
+use crate::experiments::arms::{Arm, HELENUS, TOKEN_AWARE, ratio_key};
+use crate::experiments::experiment::{Cell, Experiment, Took, named};
+use crate::experiments::prepare::{open_table, warm_up};
+use crate::interleaved::{Interleaved, LoadModel};
 use crate::process::Watched;
-use crate::ramp::warmup::Warmup;
 use crate::report::Report;
-use crate::report::plot::bars;
+use crate::report::chart::Chart;
+use crate::report::figures::{Figure, P99_MS, P99_US, PER_SECOND};
+use crate::report::ratios::{Ratios, Side, Value};
 use crate::report::spread::rotation;
 use crate::run::{Limit, Plan, run_closed};
-use crate::workload::keys::Keys;
-use crate::workload::kv::{KeyValue, Mix, Table};
-use anyhow::{Context, Result};
+use crate::workload::kv::{Mix, Table};
+use anyhow::Result;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const WARMUP_CLIENTS: usize = 10;
-const WARMUP_WINDOW: Duration = Duration::from_secs(1);
+const MEAN_US: Figure = Figure::Of(|phase| Some(phase.latency.us_mean));
+const MEAN_MS: Figure = Figure::Of(|phase| Some(phase.latency.us_mean / 1000.0));
 
 /// How the node's disk is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +72,12 @@ pub struct Disks {
     pub seed: u64,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    disk: Disk,
+    clients: usize,
+}
+
 impl Disks {
     pub async fn run(
         &self,
@@ -78,166 +86,103 @@ impl Disks {
         report: &mut Report,
         say: &mut dyn FnMut(String),
     ) -> Result<()> {
-        let runs = self.prepare(watched, say).await?;
-        self.warm_up(&runs, say).await;
+        let open = open_table(&self.arms, &self.table, None, Mix::WRITES, say).await?;
+        warm_up(&self.arms, &open, WARMUP_CLIENTS, self.warmup_max, say).await;
+        let experiment = self.declared(watched);
+        let mut took = Took::new();
+        let mut measure = async |cell: &Cell<Job>,
+                                 round: usize,
+                                 report: &mut Report,
+                                 say: &mut dyn FnMut(String)| {
+            let plan = Interleaved {
+                clients: cell.job.clients,
+                load: LoadModel::Closed,
+                time: self.cell_time,
+                slices: self.slices,
+                warmup_first: Duration::from_millis(500),
+                warmup: Duration::from_millis(200),
+                seed: self.seed,
+                progress: Arc::default(),
+            };
+            let sessions = |arm: usize| open[arm].clone();
+            let phases = experiment.in_slices(&plan, cell, round, sessions, report, say);
+            phases.await
+        };
         for round in 0..self.rounds {
             for turn in rotation(Disk::ALL.len(), round) {
                 let disk = Disk::ALL[turn];
                 throttle.set(disk)?;
-                self.settle(&runs).await;
-                for &clients in &self.clients {
-                    let cell = cell(disk, clients);
-                    let mut on_turn = |arm: usize| {
-                        say(format!("{cell}: {}", self.arms[arm].endpoint.name));
-                    };
-                    let plan = self.interleaved(clients);
-                    let phases = plan.round(&runs, round, &mut on_turn).await;
-                    for (arm, phase) in self.arms.iter().zip(phases) {
-                        report.add(&arm.endpoint.name, &cell, phase);
-                    }
+                if let Some(sessions) = open.first() {
+                    let plan = Plan::new(WARMUP_CLIENTS, Limit::Time(self.settling));
+                    run_closed(sessions, &plan).await;
                 }
+                let is_chosen = |job: &Job| job.disk == disk;
+                let measure = &mut measure;
+                let all = experiment.round(round, is_chosen, &mut took, report, say, measure);
+                let _ = all.await?;
             }
         }
         throttle.set(Disk::AsItIs)?;
-        self.finish(report);
+        experiment.finish(report);
         Ok(())
     }
 
-    async fn prepare(
-        &self,
-        watched: &[Watched],
-        say: &mut dyn FnMut(String),
-    ) -> Result<Vec<ArmRun<KeyValue>>> {
-        let first = self.arms.first().context("no arms to compare")?;
-        self.table.create(&first.endpoint.connect().await?).await?;
-        say(format!("filling {} rows", self.table.keys));
-        self.table.fill(&first.endpoint, 64, Arc::default()).await?;
-        let mut runs = Vec::new();
-        for arm in &self.arms {
-            let keys = Keys::uniform(self.table.keys);
-            let opened = KeyValue::open(&arm.endpoint, &self.table, keys, Mix::WRITES, 1).await;
-            runs.push(ArmRun {
-                workload: Arc::new(opened.with_context(|| arm.endpoint.name.clone())?),
-                watched: watched_with(watched, arm.proxy_pid),
-            });
-        }
-        Ok(runs)
-    }
-
-    /// All arms in turn, until throughput no longer rises by itself.
-    async fn warm_up(&self, runs: &[ArmRun<KeyValue>], say: &mut dyn FnMut(String)) {
-        let began = Instant::now();
-        let mut warmups = vec![Warmup::default(); runs.len()];
-        while began.elapsed() < self.warmup_max && !warmups.iter().all(Warmup::has_settled) {
-            for (run, warmup) in runs.iter().zip(&mut warmups) {
-                let plan = Plan::new(WARMUP_CLIENTS, Limit::Time(WARMUP_WINDOW));
-                let phase = run_closed(&run.workload, &plan).await;
-                say(format!("warming up: {:.0} writes/s", phase.ops_per_second));
-                warmup.on_window(phase.ops_per_second);
-            }
+    fn declared(&self, watched: &[Watched]) -> Experiment<Job> {
+        let of_clients = |&clients: &usize| Disk::ALL.map(|disk| Job { disk, clients });
+        let jobs = self.clients.iter().flat_map(of_clients);
+        let cells = jobs.map(|job| Cell::of_all(cell(job.disk, job.clients), job, self.arms.len()));
+        let cells: Vec<Cell<Job>> = cells.collect();
+        let names = named(&cells, |_| true);
+        Experiment {
+            arms: self.arms.clone(),
+            rounds: self.rounds,
+            until: None,
+            watched: watched.to_vec(),
+            cells,
+            ratios: self.ratios(),
+            charts: vec![
+                Chart::bars("Writes", "writes/s", &names, PER_SECOND),
+                Chart::bars("Mean latency", "ms", &names, MEAN_MS),
+                Chart::bars("99th percentile", "ms", &names, P99_MS),
+            ],
         }
     }
 
-    async fn settle(&self, runs: &[ArmRun<KeyValue>]) {
-        if let Some(run) = runs.first() {
-            let plan = Plan::new(WARMUP_CLIENTS, Limit::Time(self.settling));
-            run_closed(&run.workload, &plan).await;
-        }
-    }
-
-    fn interleaved(&self, clients: usize) -> Interleaved {
-        Interleaved {
-            clients,
-            load: LoadModel::Closed,
-            time: self.cell_time,
-            slices: self.slices,
-            warmup_first: Duration::from_millis(500),
-            warmup: Duration::from_millis(200),
-            seed: self.seed,
-            progress: Arc::default(),
-        }
-    }
-
-    /// The ratios are of the first number of clients, which is the paper's by default.
-    fn finish(&self, report: &mut Report) {
-        let Some(&clients) = self.clients.first() else {
-            return;
-        };
-        let (fast, slow) = (cell(Disk::AsItIs, clients), cell(Disk::LikeHdd, clients));
-        for arm in &self.arms {
-            let name = &*arm.endpoint.name;
+    /// They are of the first number of clients, which is the paper's by default.
+    fn ratios(&self) -> Ratios {
+        let first = self.clients.iter().take(1);
+        let of = |disk| -> Vec<String> { first.clone().map(|&of| cell(disk, of)).collect() };
+        let (fast, slow) = (of(Disk::AsItIs), of(Disk::LikeHdd));
+        let mut ratios = Ratios::default();
+        for arm in self.arms.iter().map(Arm::name) {
             for (key, of) in [
-                ("ssd_vs_hdd_writes", ops as fn(&Phase) -> f64),
-                ("ssd_vs_hdd_latency", mean),
-                ("ssd_vs_hdd_p99", p99),
+                ("ssd_vs_hdd_writes", PER_SECOND),
+                ("ssd_vs_hdd_latency", MEAN_US),
+                ("ssd_vs_hdd_p99", P99_US),
             ] {
-                let phases = report.phases(name, &fast).iter();
-                let pairs = phases.zip(report.phases(name, &slow));
-                let ratios: Vec<f64> = pairs.map(|(fast, slow)| of(fast) / of(slow)).collect();
-                report.set_ratio(ratio_key(name, key), &ratios);
+                let (fast, slow) = (Side::new(arm, &fast, of), Side::new(arm, &slow, of));
+                ratios.add(ratio_key(arm, key), Value::Quotient(fast, slow));
             }
         }
-        for (disk, key) in [
-            (Disk::AsItIs, "writes_vs_direct"),
-            (Disk::LikeHdd, "hdd_writes_vs_direct"),
-        ] {
-            let cell = cell(disk, clients);
-            let ratios = report.compare(HELENUS, TOKEN_AWARE, &cell, |helenus, direct| {
-                ops(helenus) / ops(direct)
-            });
-            report.set_ratio(key, &ratios);
+        for (key, cells) in [("writes_vs_direct", &fast), ("hdd_writes_vs_direct", &slow)] {
+            ratios.over(key.into(), HELENUS, TOKEN_AWARE, cells, PER_SECOND);
         }
-        let arms: Vec<&str> = self.arms.iter().map(|arm| &*arm.endpoint.name).collect();
-        let cells: Vec<String> = self
-            .clients
-            .iter()
-            .flat_map(|&clients| Disk::ALL.map(|disk| cell(disk, clients)))
-            .collect();
-        let charts = [
-            bars(report, &arms, ("Writes", "writes/s"), &cells, &|phase| {
-                Some(ops(phase))
-            }),
-            bars(report, &arms, ("Mean latency", "ms"), &cells, &|phase| {
-                Some(mean(phase) / 1000.0)
-            }),
-            bars(report, &arms, ("99th percentile", "ms"), &cells, &|phase| {
-                Some(p99(phase) / 1000.0)
-            }),
-        ];
-        report.charts = charts.into_iter().flatten().collect();
+        ratios
     }
 }
 
-pub fn cell(disk: Disk, clients: usize) -> String {
+fn cell(disk: Disk, clients: usize) -> String {
     format!("{}, {clients} clients", disk.name())
-}
-
-fn ops(phase: &Phase) -> f64 {
-    phase.ops_per_second
-}
-
-fn mean(phase: &Phase) -> f64 {
-    phase.latency.us_mean
-}
-
-fn p99(phase: &Phase) -> f64 {
-    phase.latency.us_p99 as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::endpoint::{Endpoint, Policy};
     use crate::measure::Recorder;
     use crate::report::machine::Machine;
 
     #[test]
     fn a_disk_that_is_slower_has_fewer_writes_and_longer_ones() {
-        let arm = |name: &str| Arm {
-            endpoint: Endpoint::new(name, vec!["127.0.0.1:1".into()], Policy::TokenAware),
-            proxy_pid: None,
-            admin: None,
-        };
         let experiment = Disks {
             table: Table {
                 keyspace: "k".into(),
@@ -246,7 +191,7 @@ mod tests {
                 keys: 10,
                 value_bytes: 12,
             },
-            arms: vec![arm(TOKEN_AWARE), arm(HELENUS)],
+            arms: [TOKEN_AWARE, HELENUS].map(Arm::named).to_vec(),
             clients: vec![10, 40],
             rounds: 2,
             cell_time: Duration::from_secs(1),
@@ -268,7 +213,7 @@ mod tests {
             measured(HELENUS, Disk::AsItIs, 3000 * round, 4);
             measured(HELENUS, Disk::LikeHdd, 1000 * round, 10);
         }
-        experiment.finish(&mut report);
+        experiment.declared(&[]).finish(&mut report);
         let median = |key: &str| report.ratios[key].median;
         assert_eq!(median("direct-token-aware.ssd_vs_hdd_writes"), 2.5);
         assert_eq!(median("ssd_vs_hdd_writes"), 3.0);

@@ -12,29 +12,26 @@
 //!   closed one without a hot key, measured once before the first round, so all of the nodes could serve it.
 //! - **Failures** are counted, and are not in the percentiles.
 
-use crate::client::endpoint::Endpoint;
-use crate::experiments::arms::{TOKEN_AWARE, describe, watched_with};
-use crate::interleaved::{ArmRun, Interleaved, LoadModel};
+use crate::experiments::arms::{Arm, TOKEN_AWARE, describe};
+use crate::experiments::prepare::{open_table, turns};
+use crate::interleaved::{Interleaved, LoadModel};
 use crate::report::Report;
 use crate::run::{Limit, Plan, run_closed};
-use crate::workload::keys::Keys;
-use crate::workload::kv::{KeyValue, Mix};
+use crate::workload::kv::Mix;
 use anyhow::{Context, Result, ensure};
+use declared::Job;
 use reads::HotReads;
 use scylla::statement::Consistency;
 use std::sync::Arc;
 use std::time::Duration;
 
-mod cells;
-mod compare;
+mod declared;
 mod experiment;
-mod plots;
 mod reads;
 #[cfg(test)]
 mod tests;
 
-use cells::{Cell, Load};
-pub use compare::HOT_KEYS;
+pub use declared::HOT_KEYS;
 pub use experiment::{FIRST_REPLICA, Hot, Rate, Sessions};
 
 /// Clients of warm-up and calibration.
@@ -44,28 +41,14 @@ const WARMUP_TURN: Duration = Duration::from_secs(1);
 impl Hot {
     /// Creates and fills the table, and opens the sessions of all arms.
     pub async fn prepare(&self, say: &mut dyn FnMut(String)) -> Result<Vec<Sessions>> {
-        let has = |name: &str| self.arms.iter().any(|arm| arm.endpoint.name == name);
+        let has = |name: &str| self.arms.iter().map(Arm::name).any(|arm| arm == name);
         ensure!(
             has(FIRST_REPLICA) && has(TOKEN_AWARE),
             "{FIRST_REPLICA} and {TOKEN_AWARE} must take part"
         );
-        let first = &self.arms[0].endpoint;
-        let session = first.connect().await?;
-        self.table.create(&session).await?;
-        say(format!("filling {} rows", self.table.keys));
-        // Reads at ONE find them on any replica.
-        let everywhere = Endpoint {
-            consistency: Consistency::All,
-            ..first.clone()
-        };
-        self.table.fill(&everywhere, 64, Arc::default()).await?;
-        let mut open = Vec::new();
-        for arm in &self.arms {
-            let keys = Keys::uniform(self.table.keys);
-            let opened = KeyValue::open(&arm.endpoint, &self.table, keys, Mix::READS, 1).await;
-            open.push(Arc::new(opened.with_context(|| arm.endpoint.name.clone())?));
-        }
-        Ok(open)
+        // Reads at ONE find the rows on any replica.
+        let everywhere = Some(Consistency::All);
+        open_table(&self.arms, &self.table, everywhere, Mix::READS, say).await
     }
 
     /// Warms all arms up alike, runs all rounds and fills `report`.
@@ -78,37 +61,23 @@ impl Hot {
         self.warm_up(open, say).await;
         let rate = self.calibrate(open, say).await?;
         self.describe(report, rate);
-        for round in 0..self.rounds {
-            for cell in self.cells() {
-                let runs = self.runs(open, &cell);
-                let plan = self.interleaved(&cell, rate);
-                let (name, arms) = (cell.name(), &self.arms);
-                let phases = plan
-                    .round(&runs, round, &mut |arm| {
-                        let (of, arm) = (self.rounds, &arms[arm].endpoint.name);
-                        say(format!("round {}/{of}: {name}: {arm}", round + 1));
-                    })
-                    .await;
-                for (arm, phase) in arms.iter().zip(phases) {
-                    report.add(&arm.endpoint.name, &name, phase);
-                }
-            }
-        }
-        self.compare(report);
-        report.charts = self.plots(report);
-        Ok(())
+        let experiment = self.declared();
+        let measured = experiment.run(report, say, async |cell, round, report, say| {
+            let plan = self.interleaved(&cell.job, rate);
+            let reads = |arm: usize| self.reads(&open[arm], cell.job.is_hot);
+            let phases = experiment.in_slices(&plan, cell, round, reads, report, say);
+            phases.await
+        });
+        measured.await
     }
 
     /// Every arm as often as the others, with the hot key and without.
     async fn warm_up(&self, open: &[Sessions], say: &mut dyn FnMut(String)) {
-        let turns = self.warmup.as_secs_f64() / WARMUP_TURN.as_secs_f64();
-        let turns = (turns.ceil() as usize).next_multiple_of(2 * open.len());
-        for turn in 0..turns {
-            let arm = turn % open.len();
-            let reads = self.reads(&open[arm], turn / open.len() % 2 == 1);
+        for (arm, before) in turns(self.warmup, WARMUP_TURN, open.len(), 2) {
+            let reads = self.reads(&open[arm], before % 2 == 1);
             let plan = Plan::new(WARMUP_CLIENTS, Limit::Time(WARMUP_TURN));
             let phase = run_closed(&reads, &plan).await;
-            let (name, ops) = (&self.arms[arm].endpoint.name, phase.ops_per_second);
+            let (name, ops) = (self.arms[arm].name(), phase.ops_per_second);
             say(format!("warming up: {name}, {ops:.0} reads/s"));
         }
     }
@@ -120,10 +89,9 @@ impl Hot {
             Rate::Share(share) => share,
         };
         say("measuring what the nodes can do".to_owned());
-        let arms = self.arms.iter().zip(open);
+        let mut arms = self.arms.iter().zip(open);
         let (_, sessions) = arms
-            .clone()
-            .find(|(arm, _)| arm.endpoint.name == TOKEN_AWARE)
+            .find(|(arm, _)| arm.name() == TOKEN_AWARE)
             .context("there is no token-aware arm")?;
         let plan = Plan::new(WARMUP_CLIENTS, Limit::Time(2 * WARMUP_TURN));
         let phase = run_closed(&self.reads(sessions, false), &plan).await;
@@ -140,19 +108,10 @@ impl Hot {
         Arc::new(HotReads::new(sessions, self.table.keys, share))
     }
 
-    fn runs(&self, open: &[Sessions], cell: &Cell) -> Vec<ArmRun<HotReads>> {
-        let arms = self.arms.iter().zip(open);
-        arms.map(|(arm, sessions)| ArmRun {
-            workload: self.reads(sessions, cell.is_hot),
-            watched: watched_with(&self.watched, arm.proxy_pid),
-        })
-        .collect()
-    }
-
-    fn interleaved(&self, cell: &Cell, rate: f64) -> Interleaved {
-        let (clients, load) = match cell.load {
-            Load::Closed(clients) => (clients, LoadModel::Closed),
-            Load::Open => (1, LoadModel::Open(rate)),
+    fn interleaved(&self, job: &Job, rate: f64) -> Interleaved {
+        let (clients, load) = match job.clients {
+            Some(clients) => (clients, LoadModel::Closed),
+            None => (1, LoadModel::Open(rate)),
         };
         Interleaved {
             clients,
@@ -175,14 +134,8 @@ impl Hot {
             ("reads per second in the open loop", format!("{rate:.0}")),
             ("seconds per cell", self.cell_time.as_secs_f64().to_string()),
         ];
-        let endpoint = &self.arms[0].endpoint;
-        describe(
-            report,
-            endpoint,
-            self.table.replication,
-            self.seed,
-            settings,
-        );
+        let (endpoint, replication) = (&self.arms[0].endpoint, self.table.replication);
+        describe(report, endpoint, replication, self.seed, settings);
         report.notes.push(
             "What other keys notice is measured in an open loop, at the same rate with and without the hot \
              key; all nodes together could serve it if they shared it evenly. A closed loop shows how much \

@@ -17,14 +17,18 @@
 //!   same order.
 
 use crate::client::idle::open_idle;
-use crate::experiments::arms::{PROXY_PROCESS, describe, per_round, ratio_key, watched_with};
-use crate::interleaved::{ArmRun, Interleaved, LoadModel};
+use crate::experiments::arms::{PROXY_PROCESS, check, describe, ratio_key};
+use crate::experiments::experiment::{Cell, Experiment, named};
+use crate::experiments::prepare::turns;
+use crate::interleaved::{Interleaved, LoadModel};
 use crate::process::{self, Watched};
 use crate::report::Report;
+use crate::report::figures::{Figure, PER_SECOND};
+use crate::report::ratios::{Ratios, Side, Value};
 use crate::run::{Limit, Plan, run_closed};
 use crate::workload::keys::Keys;
 use crate::workload::kv::{KeyValue, Mix, Table};
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,104 +66,71 @@ pub struct Overhead {
     pub seed: u64,
 }
 
-/// One cell of the experiment.
+const P50_US: Figure = Figure::Of(|phase| Some(phase.latency.us_p50 as f64));
+/// Of phases that a proxy's process was seen in.
+const PROXY_CPU_TOTAL_US: Figure =
+    Figure::Of(|phase| Some(phase.processes.get(PROXY_PROCESS)?.cpu_seconds * 1e6));
+const PROXY_QUERIES: Figure = Figure::Of(|phase| {
+    let has_proxy = phase.processes.contains_key(PROXY_PROCESS);
+    has_proxy.then_some((phase.ops + phase.errors_total()) as f64)
+});
+
+/// Reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Cell {
+struct Job {
     kind: &'static str,
-    load: Load,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Load {
-    Closed(usize),
-    Open(f64),
-}
-
-impl Cell {
-    fn mix(self) -> Mix {
-        match self.kind {
-            "read" => Mix::READS,
-            _ => Mix::WRITES,
-        }
-    }
-
+    load: LoadModel,
     /// An open loop is driven by its rate: one client is enough.
-    fn clients(self) -> usize {
-        match self.load {
-            Load::Closed(clients) => clients,
-            Load::Open(_) => 1,
-        }
-    }
+    clients: usize,
+}
 
-    fn load_model(self) -> LoadModel {
-        match self.load {
-            Load::Closed(_) => LoadModel::Closed,
-            Load::Open(rate) => LoadModel::Open(rate),
-        }
-    }
-
+impl Job {
     fn name(self) -> String {
         match self.load {
-            Load::Closed(clients) => format!("{}, {clients} clients", self.kind),
-            Load::Open(rate) => format!("{}, {rate}/s", self.kind),
+            LoadModel::Closed => format!("{}, {} clients", self.kind, self.clients),
+            LoadModel::Open(rate) => format!("{}, {rate}/s", self.kind),
         }
+    }
+
+    fn is_saturating(self) -> bool {
+        self.clients > 1
     }
 }
 
 impl Overhead {
     /// Runs all rounds and fills `report`; `say` receives progress messages.
     pub async fn run(&self, report: &mut Report, say: &mut dyn FnMut(String)) -> Result<()> {
-        let first = self.arms.first().context("no arms to compare")?;
-        ensure!(
-            first.endpoint.name == TOKEN_AWARE,
-            "the first arm must be {TOKEN_AWARE}"
-        );
+        check(self.arms.iter(), &[TOKEN_AWARE])?;
         self.describe(report);
         self.measure_idle(report, say).await?;
 
-        let mut workloads = Vec::new();
+        let mut open = Vec::new();
         for arm in &self.arms {
-            let keys = Keys::uniform(self.table.keys);
-            let mixed =
-                KeyValue::open(&arm.endpoint, &self.table, keys, Mix::of_reads(0.5), 1).await?;
-            workloads.push(Arc::new(mixed));
+            let (keys, mix) = (Keys::uniform(self.table.keys), Mix::of_reads(0.5));
+            let mixed = KeyValue::open(&arm.endpoint, &self.table, keys, mix, 1).await?;
+            open.push(Arc::new(mixed));
         }
-        self.warm_up(&workloads, say).await;
-        for round in 0..self.rounds {
-            for cell in self.cells() {
-                let what = format!("round {}/{}: {}", round + 1, self.rounds, cell.name());
-                say(what);
-                self.measure(&workloads, cell, round, report).await;
-            }
-        }
-        self.compare(report);
-        Ok(())
-    }
-
-    /// In many short turns, so that JIT warm-up of the nodes is not charged to the first arm.
-    async fn warm_up(&self, workloads: &[Arc<KeyValue>], say: &mut dyn FnMut(String)) {
-        let turns = self.warmup.as_secs_f64() / WARMUP_TURN.as_secs_f64();
-        for turn in 0..turns.ceil() as usize {
-            let arm = turn % workloads.len();
-            say(format!("warming up: {}", self.arms[arm].endpoint.name));
+        for (arm, _) in turns(self.warmup, WARMUP_TURN, open.len(), 0) {
+            say(format!("warming up: {}", self.arms[arm].name()));
             let plan = Plan::new(WARMUP_CLIENTS, Limit::Time(WARMUP_TURN));
-            run_closed(&workloads[arm], &plan).await;
+            run_closed(&open[arm], &plan).await;
         }
+        let experiment = self.declared();
+        let measured = experiment.run(report, say, async |cell, round, report, say| {
+            let plan = self.interleaved(&cell.job);
+            let mix = match cell.job.kind {
+                "read" => Mix::READS,
+                _ => Mix::WRITES,
+            };
+            let mixed = |arm: usize| Arc::new(open[arm].with_mix(mix));
+            let phases = experiment.in_slices(&plan, cell, round, mixed, report, say);
+            phases.await
+        });
+        measured.await
     }
 
-    async fn measure(
-        &self,
-        workloads: &[Arc<KeyValue>],
-        cell: Cell,
-        round: usize,
-        report: &mut Report,
-    ) {
-        let arm_run = |arm: usize| ArmRun {
-            workload: Arc::new(workloads[arm].with_mix(cell.mix())),
-            watched: watched_with(&self.watched, self.arms[arm].proxy_pid),
-        };
-        let arms: Vec<ArmRun<KeyValue>> = (0..self.arms.len()).map(arm_run).collect();
-        let (slices, slice, warmup) = if is_saturating(&cell) {
+    fn interleaved(&self, job: &Job) -> Interleaved {
+        let (slices, slice, warmup) = if job.is_saturating() {
             let slices = self.cell_time.as_secs_f64() / FULL_SLICE.as_secs_f64();
             (
                 slices.ceil().max(1.0) as usize,
@@ -169,31 +140,84 @@ impl Overhead {
         } else {
             (self.slices, SLICE - SLICE_WARMUP, SLICE_WARMUP)
         };
-        let interleaved = Interleaved {
-            clients: cell.clients(),
-            load: cell.load_model(),
+        Interleaved {
+            clients: job.clients,
+            load: job.load,
             time: slice * slices as u32,
             slices,
             warmup_first: warmup,
             warmup,
             seed: self.seed,
             progress: Arc::default(),
-        };
-        let phases = interleaved.round(&arms, round, &mut |_| ()).await;
-        for (arm, phase) in self.arms.iter().zip(phases) {
-            report.add(&arm.endpoint.name, &cell.name(), phase);
         }
     }
 
-    fn cells(&self) -> Vec<Cell> {
-        let mut loads = vec![Load::Closed(1), Load::Open(self.low_rate_per_second)];
-        loads.extend(
-            self.saturation_clients
-                .iter()
-                .map(|&clients| Load::Closed(clients)),
-        );
-        let with = |kind| loads.iter().map(move |&load| Cell { kind, load });
-        with("read").chain(with("write")).collect()
+    fn declared(&self) -> Experiment<Job> {
+        let closed = |&clients: &usize| (LoadModel::Closed, clients);
+        let low = [closed(&1), (LoadModel::Open(self.low_rate_per_second), 1)];
+        let loads = low
+            .into_iter()
+            .chain(self.saturation_clients.iter().map(closed));
+        let with = |kind| {
+            loads.clone().map(move |(load, clients)| Job {
+                kind,
+                load,
+                clients,
+            })
+        };
+        let jobs = with("read").chain(with("write"));
+        let cells = jobs.map(|job| Cell::of_all(job.name(), job, self.arms.len()));
+        let cells: Vec<Cell<Job>> = cells.collect();
+        let ratios = self.ratios(&cells);
+        Experiment {
+            arms: self.arms.clone(),
+            rounds: self.rounds,
+            until: None,
+            watched: self.watched.clone(),
+            cells,
+            ratios,
+            // The page draws the cells itself.
+            charts: Vec::new(),
+        }
+    }
+
+    fn ratios(&self, cells: &[Cell<Job>]) -> Ratios {
+        let (full, low): (Vec<&Cell<Job>>, Vec<&Cell<Job>>) =
+            cells.iter().partition(|cell| cell.job.is_saturating());
+        let all_full = named(cells, |job| job.is_saturating());
+        let mut ratios = Ratios::default();
+        for arm in self.arms.iter().skip(1) {
+            let name = arm.name();
+            let key = |key: &str| ratio_key(name, key);
+            for cell in &low {
+                let of = match (cell.job.kind, cell.job.load) {
+                    ("read", LoadModel::Closed) => "added_latency_us_p50".to_owned(),
+                    (kind, LoadModel::Closed) => format!("added_latency_us_p50_{kind}"),
+                    (kind, LoadModel::Open(_)) => format!("added_latency_us_p50_{kind}_open"),
+                };
+                let side = |arm| Side::new(arm, std::slice::from_ref(&cell.name), P50_US);
+                ratios.add(key(&of), Value::Raise(side(name), side(TOKEN_AWARE)));
+            }
+            for baseline in [TOKEN_AWARE, ROUND_ROBIN] {
+                let suffix = baseline.trim_start_matches("direct-").replace('-', "_");
+                let of = format!("throughput_vs_{suffix}");
+                for Cell {
+                    name: cell, job, ..
+                } in &full
+                {
+                    let of_cell = key(&format!("{of}_{}_{}", job.kind, job.clients));
+                    let cell = std::slice::from_ref(cell);
+                    ratios.over(of_cell, name, baseline, cell, PER_SECOND);
+                }
+                ratios.over(key(&of), name, baseline, &all_full, PER_SECOND);
+            }
+            if arm.proxy_pid.is_some() {
+                let side = |of| Side::new(name, &all_full, of);
+                let cpu = Value::Share(side(PROXY_CPU_TOTAL_US), side(PROXY_QUERIES));
+                ratios.add(key("cpu_us_per_query"), cpu);
+            }
+        }
+        ratios
     }
 
     /// Measured on a proxy that has not seen load yet, with clients accumulating over the rounds:
@@ -209,7 +233,9 @@ impl Overhead {
             };
             say(format!(
                 "{}: {} idle clients, {} times",
-                arm.endpoint.name, self.idle_clients, self.rounds
+                arm.name(),
+                self.idle_clients,
+                self.rounds
             ));
             let mut open = open_idle(address, 20).await?;
             let mut kib_per_client = Vec::new();
@@ -221,83 +247,11 @@ impl Overhead {
                 let grown = process::resident_kib(pid)?.saturating_sub(before);
                 kib_per_client.push(grown as f64 / self.idle_clients as f64);
             }
-            report.set_ratio(
-                ratio_key(&arm.endpoint.name, "memory_kib_per_idle_client"),
-                &kib_per_client,
-            );
+            let key = ratio_key(arm.name(), "memory_kib_per_idle_client");
+            report.set_ratio(key, &kib_per_client);
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
         Ok(())
-    }
-
-    fn compare(&self, report: &mut Report) {
-        let low: Vec<Cell> = self
-            .cells()
-            .into_iter()
-            .filter(|cell| !is_saturating(cell))
-            .collect();
-        let full: Vec<Cell> = self.cells().into_iter().filter(is_saturating).collect();
-        for arm in self.arms.iter().skip(1) {
-            let name = &arm.endpoint.name;
-            for cell in &low {
-                let added = report.compare(name, TOKEN_AWARE, &cell.name(), |one, direct| {
-                    one.latency.us_p50 as f64 - direct.latency.us_p50 as f64
-                });
-                let key = match (cell.kind, cell.load) {
-                    ("read", Load::Closed(_)) => "added_latency_us_p50".to_owned(),
-                    (kind, Load::Closed(_)) => format!("added_latency_us_p50_{kind}"),
-                    (kind, Load::Open(_)) => format!("added_latency_us_p50_{kind}_open"),
-                };
-                report.set_ratio(ratio_key(name, &key), &added);
-            }
-            for baseline in [TOKEN_AWARE, ROUND_ROBIN] {
-                let suffix = baseline.trim_start_matches("direct-").replace('-', "_");
-                if name == baseline {
-                    continue;
-                }
-                let mut by_cell = Vec::new();
-                for cell in &full {
-                    let ratios = report.compare(name, baseline, &cell.name(), |one, direct| {
-                        one.ops_per_second / direct.ops_per_second
-                    });
-                    let Load::Closed(clients) = cell.load else {
-                        continue;
-                    };
-                    let key = format!("throughput_vs_{suffix}_{}_{clients}", cell.kind);
-                    report.set_ratio(ratio_key(name, &key), &ratios);
-                    by_cell.push(ratios);
-                }
-                let values = per_round(self.rounds, &by_cell, |cell, round| {
-                    cell.get(round).copied()
-                });
-                let key = ratio_key(name, &format!("throughput_vs_{suffix}"));
-                report.set_ratio(key, &values);
-            }
-            if arm.proxy_pid.is_some() {
-                let cpu = self.proxy_cpu_us_per_query(report, name, &full);
-                report.set_ratio(ratio_key(name, "cpu_us_per_query"), &cpu);
-            }
-        }
-    }
-
-    /// The proxy's CPU time over all saturated cells of a round, divided by their queries.
-    fn proxy_cpu_us_per_query(&self, report: &Report, arm: &str, cells: &[Cell]) -> Vec<f64> {
-        (0..self.rounds)
-            .map(|round| {
-                let (mut cpu_seconds, mut queries) = (0.0, 0);
-                for cell in cells {
-                    let Some(phase) = report.phases(arm, &cell.name()).get(round) else {
-                        continue;
-                    };
-                    let Some(proxy) = phase.processes.get(PROXY_PROCESS) else {
-                        continue;
-                    };
-                    cpu_seconds += proxy.cpu_seconds;
-                    queries += phase.ops + phase.errors_total();
-                }
-                cpu_seconds * 1e6 / queries as f64
-            })
-            .collect()
     }
 
     fn describe(&self, report: &mut Report) {
@@ -332,10 +286,6 @@ impl Overhead {
                 .into(),
         );
     }
-}
-
-fn is_saturating(cell: &Cell) -> bool {
-    matches!(cell.load, Load::Closed(clients) if clients > 1)
 }
 
 #[cfg(test)]

@@ -13,26 +13,27 @@
 //! - **Disk.** What tables take is measured once, when they are filled, flushed and merged into one file each.
 //! - **Codecs** are measured on the same documents without a cluster, once in each round.
 
-use crate::experiments::arms::{TOKEN_AWARE, watched_with};
-use crate::interleaved::{ArmRun, Interleaved, LoadModel};
+use crate::experiments::arms::{Arm, TOKEN_AWARE};
+use crate::experiments::prepare::turns;
+use crate::interleaved::{Interleaved, LoadModel};
 use crate::measure::Phase;
 use crate::report::Report;
 use crate::run::{Limit, Plan, run_closed};
 use anyhow::{Context, Result, bail, ensure};
 use cells::{
-    Cell, DATA_BYTES, DECODE_US, DOCUMENT_BYTES, ENCODE_UNVERIFIED_US, ENCODE_US, ROWS,
+    DATA_BYTES, DECODE_US, DOCUMENT_BYTES, ENCODE_UNVERIFIED_US, ENCODE_US, ROWS, Task,
     VALUE_BYTES, codec_arm, codecs, figures, size,
 };
 use rows::{Job, MISSING, Rows, WRONG};
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 mod cells;
-mod compare;
+mod declared;
 mod documents;
 mod experiment;
-mod plots;
 mod rows;
 mod tables;
 
@@ -40,7 +41,6 @@ pub use cells::{
     DATA_BYTES as DATA_BYTES_FIGURE, VALUE_BYTES as VALUE_BYTES_FIGURE, reads as reads_cell,
     size as size_cell, writes as writes_cell,
 };
-pub use compare::{node_cpu_us, proxy_cpu_us};
 pub use documents::Collection;
 pub use experiment::{CodecTimes, Codecs, Coding, Contender, Disks, Payload, Stored};
 pub use tables::{KEYSPACE, create, create_table, table_name};
@@ -105,80 +105,44 @@ impl Payload {
         say: &mut dyn FnMut(String),
     ) -> Result<()> {
         self.warm_up(open, say).await?;
-        let cells = self.cells();
-        let mut cells_left = cells.len() * self.rounds;
-        'rounds: for round in 0..self.rounds {
-            if round == 0 || !self.is_late() {
-                self.measure_codecs(codecs, round, report, say);
-            }
-            for &cell in &cells {
-                if round > 0 && self.is_late() {
-                    report.notes.push(format!(
-                        "The time was up in round {} at {}: what would have come later is missing.",
-                        round + 1,
-                        self.cell_name(cell)
-                    ));
-                    break 'rounds;
+        let experiment = self.declared(report);
+        let mut cells_left = (experiment.cells.len() - 1) * self.rounds;
+        let measured = experiment.measure(report, say, async |cell, round, report, say| {
+            let is_late = round > 0 && self.is_late();
+            let Task::Rows(collection, job) = cell.job else {
+                if !is_late {
+                    self.measure_codecs(codecs, round, report, say);
                 }
-                let time = self.fitting_time(cells_left);
-                cells_left -= 1;
-                self.measure(open, cell, round, time, report, say).await?;
+                return Ok(ControlFlow::Continue(()));
+            };
+            let name = &cell.name;
+            if is_late {
+                return Ok(ControlFlow::Break(format!(
+                    "The time was up in round {} at {name}: what would have come later is missing.",
+                    round + 1
+                )));
             }
-        }
-        self.share_sizes(report);
-        self.compare(report);
-        report.charts = self.plots(report);
+            let plan = self.interleaved(cells_left);
+            cells_left -= 1;
+            // The round's writes are one further than those of the round before.
+            let writes = round as u64 + 1;
+            let rows = |arm: usize| Arc::new(open[arm].0[collection].with_job(job, writes));
+            let phases = experiment.in_slices(&plan, cell, round, rows, report, say);
+            let measured = phases.await?;
+            for arm in self.arms().map(Arm::name) {
+                for phase in report.phases(arm, name).iter().skip(round) {
+                    refuse_wrong_answers(phase).with_context(|| format!("{arm}, {name}"))?;
+                }
+            }
+            Ok(measured)
+        });
+        measured.await?;
+        self.finish(report);
         Ok(())
     }
 
-    async fn measure(
-        &self,
-        open: &[Open],
-        cell: Cell,
-        round: usize,
-        time: Duration,
-        report: &mut Report,
-        say: &mut dyn FnMut(String),
-    ) -> Result<()> {
-        let interleaved = Interleaved {
-            clients: self.clients,
-            load: LoadModel::Closed,
-            time,
-            slices: self.slices,
-            warmup_first: self.cell_warmup,
-            warmup: self.cell_warmup,
-            seed: self.seed,
-            progress: Arc::default(),
-        };
-        // The round's writes are one further than those of the round before.
-        let writes = round as u64 + 1;
-        let arms = self.arms.iter().zip(open);
-        let runs: Vec<ArmRun<Rows>> = arms
-            .map(|(contender, Open(open))| ArmRun {
-                workload: Arc::new(open[cell.collection].with_job(cell.job, writes)),
-                watched: watched_with(&self.watched, contender.arm.proxy_pid),
-            })
-            .collect();
-        let (name, of) = (self.cell_name(cell), self.rounds);
-        let phases = interleaved
-            .round(&runs, round, &mut |arm| {
-                let arm = &self.arms[arm].arm.endpoint.name;
-                say(format!("round {}/{of}: {name}: {arm}", round + 1));
-            })
-            .await;
-        for (contender, phase) in self.arms.iter().zip(phases) {
-            let arm = &contender.arm.endpoint.name;
-            refuse_wrong_answers(&phase).with_context(|| format!("{arm}, {name}"))?;
-            report.add(arm, &name, phase);
-        }
-        Ok(())
-    }
-
-    /// In many short turns, so that what the nodes learn meanwhile is not charged to one arm.
     async fn warm_up(&self, open: &[Open], say: &mut dyn FnMut(String)) -> Result<()> {
-        let turns = (self.warmup.as_secs_f64() / WARMUP_TURN.as_secs_f64()).ceil() as usize;
-        for turn in 0..turns {
-            let (arm, collection) = (turn % open.len(), turn / open.len());
+        for (arm, collection) in turns(self.warmup, WARMUP_TURN, open.len(), 0) {
             let name = &self.arms[arm].arm.endpoint.name;
             say(format!("warming up: {name}"));
             let Open(of_arm) = &open[arm];
@@ -253,6 +217,19 @@ impl Payload {
         Ok(())
     }
 
+    fn interleaved(&self, cells_left: usize) -> Interleaved {
+        Interleaved {
+            clients: self.clients,
+            load: LoadModel::Closed,
+            time: self.fitting_time(cells_left),
+            slices: self.slices,
+            warmup_first: self.cell_warmup,
+            warmup: self.cell_warmup,
+            seed: self.seed,
+            progress: Arc::default(),
+        }
+    }
+
     fn is_late(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() >= until)
     }
@@ -273,7 +250,7 @@ impl Payload {
     }
 
     fn check(&self) -> Result<()> {
-        let names = self.arms.iter().map(|arm| &*arm.arm.endpoint.name);
+        let names = self.arms().map(Arm::name);
         ensure!(
             names.clone().next() == Some(TOKEN_AWARE),
             "the first arm must be {TOKEN_AWARE}"

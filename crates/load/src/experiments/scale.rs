@@ -14,66 +14,39 @@
 //! driver would notice them.
 
 use crate::experiments::arms::watched_with;
-use crate::interleaved::{ArmRun, Interleaved, LoadModel};
+use crate::experiments::prepare;
+use crate::interleaved::{Interleaved, LoadModel};
 use crate::process::Watched;
 use crate::ramp::capacity::{Capacity, Unit, UsesByLoad};
 use crate::ramp::evidence::Probe;
 use crate::ramp::measure::Windows;
 use crate::ramp::search::{Policy, Search};
 use crate::ramp::steps::{Limits, Window};
-use crate::ramp::warmup::Warmup;
 use crate::report::Report;
-use crate::run::{Limit, Plan, run_closed};
-use crate::workload::keys::Keys;
-use crate::workload::kv::{KeyValue, Mix};
+use crate::workload::kv::Mix;
 use anyhow::{Context, Result};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-mod cells;
-mod compare;
+mod declared;
 mod experiment;
 mod join;
-mod plots;
 
 pub use crate::experiments::arms::{HELENUS, TOKEN_AWARE};
-use cells::{cell, grid_cell};
+use declared::grid_cell;
 pub use experiment::{Scale, Sessions};
 
-/// Clients of the warm-up.
 const WARMUP_CLIENTS: usize = 32;
-const WARMUP_WINDOW: Duration = Duration::from_secs(1);
 
 impl Scale {
     /// Creates and fills the table.
     pub async fn prepare(&self, say: &mut dyn FnMut(String)) -> Result<Vec<Sessions>> {
-        let first = self.arms.first().context("no arms to compare")?;
-        let session = first.endpoint.connect().await?;
-        self.table.create(&session).await?;
-        say(format!("filling {} rows", self.table.keys));
-        self.table.fill(&first.endpoint, 64, Arc::default()).await?;
-        let mut open = Vec::new();
-        for arm in &self.arms {
-            let (keys, mix) = (Keys::uniform(self.table.keys), Mix::of_reads(0.5));
-            let opened = KeyValue::open(&arm.endpoint, &self.table, keys, mix, 1).await;
-            open.push(Arc::new(opened.with_context(|| arm.endpoint.name.clone())?));
-        }
-        Ok(open)
+        prepare::open_table(&self.arms, &self.table, None, Mix::of_reads(0.5), say).await
     }
 
     /// All arms in turn, until throughput no longer rises by itself.
     pub async fn warm_up(&self, open: &[Sessions], say: &mut dyn FnMut(String)) {
-        let began = Instant::now();
-        let mut warmups = vec![Warmup::default(); open.len()];
-        while began.elapsed() < self.warmup_max && !warmups.iter().all(Warmup::has_settled) {
-            for ((arm, sessions), warmup) in self.arms.iter().zip(open).zip(&mut warmups) {
-                let plan = Plan::new(WARMUP_CLIENTS, Limit::Time(WARMUP_WINDOW));
-                let phase = run_closed(sessions, &plan).await;
-                let (name, ops) = (&arm.endpoint.name, phase.ops_per_second);
-                say(format!("warming up: {name}, {ops:.0} queries/s"));
-                warmup.on_window(ops);
-            }
-        }
+        prepare::warm_up(&self.arms, open, WARMUP_CLIENTS, self.warmup_max, say).await;
     }
 
     /// The cells with so many nodes.
@@ -84,23 +57,24 @@ impl Scale {
         watched: &[Watched],
         report: &mut Report,
         say: &mut dyn FnMut(String),
-    ) {
-        for round in 0..self.rounds {
-            for &clients in &self.clients {
-                let plan = self.interleaved(clients);
-                let runs = self.runs(open, watched);
-                let cell = cell(nodes, clients);
-                let arms = &self.arms;
-                let phases = plan
-                    .round(&runs, round, &mut |arm| {
-                        say(format!("{cell}: {}", arms[arm].endpoint.name));
-                    })
-                    .await;
-                for (arm, phase) in arms.iter().zip(phases) {
-                    report.add(&arm.endpoint.name, &cell, phase);
-                }
-            }
-        }
+    ) -> Result<()> {
+        let experiment = self.declared(nodes, watched);
+        let measured = experiment.measure(report, say, async |cell, round, report, say| {
+            let plan = Interleaved {
+                clients: cell.job,
+                load: LoadModel::Closed,
+                time: self.cell_time,
+                slices: self.slices,
+                warmup_first: Duration::from_millis(500),
+                warmup: Duration::from_millis(200),
+                seed: self.seed,
+                progress: Arc::default(),
+            };
+            let sessions = |arm: usize| open[arm].clone();
+            let phases = experiment.in_slices(&plan, cell, round, sessions, report, say);
+            phases.await
+        });
+        measured.await
     }
 
     /// Ramps the last arm, then measures the grid of loads; both with one node.
@@ -115,7 +89,7 @@ impl Scale {
             .arms
             .iter()
             .zip(open)
-            .find(|(arm, _)| arm.endpoint.name == HELENUS)
+            .find(|(arm, _)| arm.name() == HELENUS)
             .context("there is no arm of Helenus")?;
         let windows = Windows {
             probe: Probe::new(watched_with(watched, arm.proxy_pid)),
@@ -159,28 +133,6 @@ impl Scale {
             }
         }
         Ok(capacity)
-    }
-
-    fn runs(&self, open: &[Sessions], watched: &[Watched]) -> Vec<ArmRun<KeyValue>> {
-        let arms = self.arms.iter().zip(open);
-        arms.map(|(arm, sessions)| ArmRun {
-            workload: sessions.clone(),
-            watched: watched_with(watched, arm.proxy_pid),
-        })
-        .collect()
-    }
-
-    fn interleaved(&self, clients: usize) -> Interleaved {
-        Interleaved {
-            clients,
-            load: LoadModel::Closed,
-            time: self.cell_time,
-            slices: self.slices,
-            warmup_first: Duration::from_millis(500),
-            warmup: Duration::from_millis(200),
-            seed: self.seed,
-            progress: Arc::default(),
-        }
     }
 }
 

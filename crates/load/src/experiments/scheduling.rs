@@ -16,42 +16,44 @@
 //! - **Turns.** An arm's cell runs to its end; then point reads sent straight to the nodes must be
 //!   fast again before the next arm's turn. The order of arms rotates with each round.
 
-use crate::experiments::arms::watched_with;
 pub use crate::experiments::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
+use crate::experiments::arms::{check, watched_with};
+use crate::experiments::experiment::Cell;
 use crate::report::Report;
-use crate::report::spread::rotation;
 use crate::run::{Limit, Plan, record_closed, record_open};
 use anyhow::{Context, Result, ensure};
-use cells::{Cell, Job};
+use cells::Job;
 use further::queries::{Contents, Statements};
 use open::{Open, limit};
 use plain::queries::PlainConnections;
 use queries::{QueryPattern, Sessions};
-use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 mod calibrate;
 mod cells;
-mod compare;
+mod charts;
+mod declared;
 mod experiment;
+mod figures;
 mod further;
 mod mix;
 mod open;
 mod pages;
 mod plain;
-mod plots;
 mod queries;
+mod ratios;
 mod selection;
 mod settle;
 mod tables;
 
 pub use calibrate::{Calibration, Mixed as MixedCosts};
-pub use compare::SCHEDULING_KEYS;
 pub use experiment::{KINDS, Scheduling, Storm};
 pub use further::{Further, Indexed, Wide};
 pub use mix::{Mix, Mixed};
 pub use plain::Plain;
+pub use ratios::SCHEDULING_KEYS;
 pub use selection::CellKind;
 pub use tables::Tables;
 
@@ -70,16 +72,8 @@ const HALF: Mix = Mix {
 impl Scheduling {
     /// Creates the tables and fills those that are not filled yet.
     pub async fn prepare(&self, say: &mut dyn FnMut(String)) -> Result<()> {
-        let first = self.arms.first().context("no arms to compare")?;
-        ensure!(
-            first.endpoint.name == TOKEN_AWARE,
-            "the first arm must be {TOKEN_AWARE}"
-        );
-        let names: BTreeSet<&str> = self.arms.iter().map(|arm| &*arm.endpoint.name).collect();
-        ensure!(
-            names.len() == self.arms.len(),
-            "two arms have the same name"
-        );
+        check(self.arms.iter(), &[TOKEN_AWARE])?;
+        let first = &self.arms[0];
         self.tables.create_and_fill(&first.endpoint, say).await?;
         if let Some(plain) = self.plain() {
             plain.tables.create_and_fill(&first.endpoint, say).await?;
@@ -97,47 +91,29 @@ impl Scheduling {
         let mut open = self.open(say).await?;
         self.describe(report, &open.index);
         self.warm_up(&open, report, say).await?;
-        let mut took: BTreeMap<String, Duration> = BTreeMap::new();
-        let mut unsettled = 0;
-        for round in 0..self.rounds {
-            for cell in self.cells(round) {
-                let name = cell.name().to_owned();
-                let expected = took.get(&name).copied().unwrap_or_default();
-                if self
-                    .until
-                    .is_some_and(|until| Instant::now() + expected >= until)
-                {
-                    report.notes.push(format!(
-                        "Not enough time was left in round {} for the cell {name}.",
-                        round + 1
-                    ));
-                    continue;
+        let (experiment, mut unsettled) = (self.declared(), 0);
+        let measured = experiment.measure(report, say, async |cell, round, report, say| {
+            let name = &cell.name;
+            if let Job::Further(cell) = cell.job {
+                say(format!("round {}/{}: {name}", round + 1, self.rounds));
+                open.rate = self.open_rate(&open, cell, round, report).await?;
+                if open.rate.is_some() {
+                    self.settle(&open).await;
                 }
-                let began = Instant::now();
-                if let Job::Further(cell) = cell.job {
-                    say(format!("round {}/{}: {name}", round + 1, self.rounds));
-                    open.rate = self.open_rate(&open, cell, round, report).await?;
-                    if open.rate.is_some() {
-                        self.settle(&open).await;
-                    }
-                }
-                let arms = self.taking_part(&cell);
-                for turn in rotation(arms.len(), round) {
-                    let arm = arms[turn];
-                    let arm_name = &self.arms[arm].endpoint.name;
-                    let of = self.rounds;
-                    say(format!("round {}/{of}: {name}: {arm_name}", round + 1));
-                    if self.drop_caches {
-                        settle::drop_caches()?;
-                    }
-                    self.measure(arm, &open, &cell, round, report).await?;
-                    say(format!("waiting until the nodes have settled ({name})"));
-                    let is_settled = self.settle(&open).await;
-                    unsettled += usize::from(!is_settled);
-                }
-                took.insert(name, began.elapsed());
             }
-        }
+            for arm in cell.turns(round) {
+                say(experiment.turn(cell, arm, round));
+                if self.drop_caches {
+                    settle::drop_caches()?;
+                }
+                self.measure(arm, &open, cell, round, report).await?;
+                say(format!("waiting until the nodes have settled ({name})"));
+                let is_settled = self.settle(&open).await;
+                unsettled += usize::from(!is_settled);
+            }
+            Ok(ControlFlow::Continue(()))
+        });
+        measured.await?;
         if unsettled > 0 {
             report.notes.push(format!(
                 "After {unsettled} turns the nodes had not settled within {} s: they were still working for \
@@ -197,10 +173,12 @@ impl Scheduling {
     }
 
     fn finish(&self, report: &mut Report) {
-        self.compare(report);
-        self.compare_plain(report);
-        self.compare_further(report);
-        report.charts = self.plots(report);
+        self.declared().finish(report);
+        let arms = self.arms.iter().map(Arm::name);
+        for arm in arms.filter(|arm| *arm != TOKEN_AWARE) {
+            self.worst_cell(report, arm);
+        }
+        self.note_failures(report);
     }
 
     /// Sends the same queries straight to the nodes until throughput is steady, then a few through
@@ -257,7 +235,7 @@ impl Scheduling {
         &self,
         arm: usize,
         open: &Open,
-        cell: &Cell,
+        cell: &Cell<Job>,
         round: usize,
         report: &mut Report,
     ) -> Result<()> {
@@ -316,7 +294,7 @@ impl Scheduling {
                 points
             }
         };
-        report.add(name, cell.name(), self.phase(recording));
+        report.add(name, &cell.name, self.phase(recording));
         Ok(())
     }
 }

@@ -1,13 +1,13 @@
 //! The options of `helenus bench assignment`, and the experiment that follows from them.
 
-use crate::bench::common::{Common, Nodes};
+use crate::bench::common::{Common, Nodes, check_bounds};
 use crate::bench::variants::{self, Variant};
 use crate::node_cpus::default_share;
 use crate::testbed::Proxy;
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 use helenus_load::client::endpoint::{Policy, parse_consistency};
-use helenus_load::experiments::arms::{HELENUS, JAVA, ROUND_ROBIN, TOKEN_AWARE};
+use helenus_load::experiments::arms::{JAVA, ROUND_ROBIN, TOKEN_AWARE};
 use helenus_load::experiments::assignment::{Assignment, Scenario};
 use helenus_load::workload::ycsb::UserTable;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub(in crate::bench) struct AssignmentArgs {
     #[arg(long)]
     pub(super) java: bool,
     /// An additional Helenus with its own settings, separated by spaces
-    #[arg(long = "variant", value_parser = parse_variant, value_name = "NAME:SECTION.KEY=VALUE")]
+    #[arg(long = "variant", value_parser = variants::parse_plain, value_name = "NAME:SECTION.KEY=VALUE")]
     own_variants: Vec<Variant<()>>,
     /// Numbers of clients [default: 5,20,100,500, or 20 with --quick]
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=20_000))]
@@ -84,18 +84,13 @@ pub(in crate::bench) struct AssignmentArgs {
 
 impl AssignmentArgs {
     pub(super) fn check(&self) -> Result<()> {
-        for (flag, value, max) in [
+        check_bounds([
             ("--cell-seconds", self.cell_seconds.unwrap_or(1.0), 3600.0),
             ("--freeze-seconds", self.freeze_seconds, 600.0),
             ("--time-out", self.time_out, 3600.0),
             ("--rate", self.rate, 100_000.0),
             ("--delay-ms", self.delay_ms, 10_000.0),
-        ] {
-            ensure!(
-                value > 0.0 && value <= max,
-                "{flag} must be above 0 and at most {max}"
-            );
-        }
+        ])?;
         for level in &self.consistency {
             parse_consistency(level)?;
         }
@@ -163,50 +158,36 @@ impl AssignmentArgs {
 
     /// `secret_file` is the agents', if the nodes have any.
     pub(super) fn variants(&self, secret_file: Option<&Path>) -> Vec<Variant<()>> {
-        let variant = |name: String, settings: Vec<String>| Variant {
-            name,
-            part: (),
-            settings,
-        };
-        let reports = secret_file.map(|file| {
-            [
-                "assignment.reports=true".to_owned(),
-                format!("assignment.reports_secret_file={}", file.display()),
-            ]
-        });
-        let mut variants = vec![variant(HELENUS.into(), Vec::new())];
+        let file =
+            secret_file.map(|file| format!("assignment.reports_secret_file={}", file.display()));
+        let reports = file.as_ref().map(|file| ["assignment.reports=true", file]);
+        let mut variants = vec![Variant::new("", (), &[])];
         if let Some(reports) = &reports {
-            variants.push(variant(format!("{HELENUS}-{REPORTS}"), reports.to_vec()));
+            variants.push(Variant::new(REPORTS, (), reports));
         }
         if self.unhedged || !self.common.quick {
-            let setting = "assignment.hedging=false".to_owned();
-            variants.push(variant(format!("{HELENUS}-unhedged"), vec![setting]));
+            variants.push(Variant::new("unhedged", (), &["assignment.hedging=false"]));
         }
         for name in &self.policies {
             let setting = format!("assignment.policy={name}");
-            let of_policy = format!("{HELENUS}-{name}");
             let has_use = name.starts_with("resource") || name == "c3";
-            if let Some(reports) = reports.as_ref().filter(|_| has_use) {
-                let settings = [std::slice::from_ref(&setting), reports].concat();
-                variants.push(variant(format!("{of_policy}-{REPORTS}"), settings));
+            if let Some([reports, file]) = reports.filter(|_| has_use) {
+                let with_reports = format!("{name}-{REPORTS}");
+                let settings = [&*setting, reports, file];
+                variants.push(Variant::new(&with_reports, (), &settings));
             }
-            variants.push(variant(of_policy, vec![setting]));
+            variants.push(Variant::new(name, (), &[&*setting]));
         }
         variants.extend(self.own_variants.iter().cloned());
         variants
     }
 
     fn clients(&self) -> Vec<usize> {
-        let by_default: &[u32] = match (self.full, self.common.quick) {
-            (true, _) => &[5, 10, 20, 50, 100, 500, 1000],
-            (false, true) => &[20],
-            (false, false) => &[5, 20, 100, 500],
-        };
-        let clients = match self.clients.is_empty() {
-            true => by_default,
+        let given: &[u32] = match self.full {
+            true => &[5, 10, 20, 50, 100, 500, 1000],
             false => &self.clients,
         };
-        clients.iter().map(|&clients| clients as usize).collect()
+        self.common.clients(given, &[20], &[5, 20, 100, 500])
     }
 
     pub(super) fn experiment(
@@ -219,20 +200,13 @@ impl AssignmentArgs {
     ) -> Result<Assignment> {
         let common = &self.common;
         let seconds = Duration::from_secs_f64;
-        let span = |quick, full| seconds(if common.quick { quick } else { full });
-        let records = if common.quick { 20_000 } else { 100_000 };
-        let direct = |name, policy| common.arm(name, nodes.contact_points.clone(), policy);
-        let mut arms = vec![
-            direct(TOKEN_AWARE, Policy::TokenAware),
-            direct(ROUND_ROBIN, Policy::RoundRobin),
+        let direct = [
+            (TOKEN_AWARE, Policy::TokenAware),
+            (ROUND_ROBIN, Policy::RoundRobin),
+            (JAVA, Policy::TokenAware),
         ];
-        if java.is_some() {
-            arms.push(direct(JAVA, Policy::TokenAware));
-        }
-        let through =
-            |(variant, proxy): &(Variant<()>, Proxy)| common.through(&variant.name, proxy);
-        arms.extend(proxies.iter().map(through));
-        arms.extend(common.extra_arms());
+        let used = if java.is_some() { 3 } else { 2 };
+        let mut arms = common.arms(nodes, &direct[..used], proxies);
         for arm in &mut arms {
             arm.endpoint.request_timeout = seconds(self.time_out);
         }
@@ -241,11 +215,8 @@ impl AssignmentArgs {
         Ok(Assignment {
             users: UserTable {
                 keyspace: "helenus_assignment".into(),
-                replication: match common.contact.is_empty() {
-                    true => usize::from(common.nodes().min(3)),
-                    false => 3,
-                },
-                records: self.records.unwrap_or(records),
+                replication: common.replicas(),
+                records: self.records.unwrap_or(common.either(20_000, 100_000)),
             },
             arms,
             java,
@@ -257,13 +228,13 @@ impl AssignmentArgs {
             scan_rows_max: SCAN_ROWS,
             rate_per_second: self.rate,
             freeze: seconds(self.freeze_seconds),
-            around_freeze: span(2.0, self.freeze_seconds),
-            fault_levels: if common.quick { 1 } else { usize::MAX },
-            warmup: span(12.0, 60.0),
-            cell_warmup: span(0.5, 2.0),
-            cell_time: self.cell_seconds.map_or_else(|| span(2.0, 8.0), seconds),
+            around_freeze: common.span(None, 2.0, self.freeze_seconds),
+            fault_levels: common.either(1, usize::MAX),
+            warmup: common.span(None, 12.0, 60.0),
+            cell_warmup: common.span(None, 0.5, 2.0),
+            cell_time: common.span(self.cell_seconds, 2.0, 8.0),
             time_out: seconds(self.time_out),
-            settle_max: span(10.0, 60.0),
+            settle_max: common.span(None, 10.0, 60.0),
             until: common.quick.then(|| began + QUICK),
             watched: nodes.watched(common)?,
             seed: common.seed,
@@ -285,10 +256,6 @@ fn parse_scenario(text: &str) -> Result<Scenario> {
              or slow-network"
         ),
     })
-}
-
-fn parse_variant(text: &str) -> Result<Variant<()>> {
-    variants::parse(text, ())
 }
 
 #[cfg(test)]

@@ -1,14 +1,8 @@
 use super::*;
-use clap::Parser;
-
-#[derive(Parser)]
-struct Line {
-    #[command(flatten)]
-    args: PayloadArgs,
-}
+use crate::bench::common::parsed;
 
 fn args(line: &str) -> Result<PayloadArgs> {
-    let args = Line::try_parse_from(line.split_whitespace())?.args;
+    let args: PayloadArgs = parsed(line)?;
     args.check()?;
     Ok(args)
 }

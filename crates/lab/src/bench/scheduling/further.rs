@@ -1,6 +1,7 @@
 //! Options of the cells beyond the paper's.
 
-use anyhow::{Result, ensure};
+use crate::bench::common::check_bounds;
+use anyhow::Result;
 use clap::Args;
 use helenus_load::experiments::scheduling::{Further, Indexed, Mix, Tables, Wide};
 use std::time::Duration;
@@ -45,18 +46,12 @@ pub(super) struct FurtherArgs {
 
 impl FurtherArgs {
     pub(super) fn check(&self) -> Result<()> {
-        for (flag, value, most) in [
+        check_bounds([
             ("--point-rate", self.point_rate, 10_000.0),
             ("--look-up-rate", self.look_up_rate, 10_000.0),
             ("--open-share", self.open_share, 1.0),
             ("--fixed-seconds", self.fixed_seconds.unwrap_or(1.0), 3600.0),
-        ] {
-            ensure!(
-                value > 0.0 && value <= most,
-                "{flag} must be above 0 and at most {most}"
-            );
-        }
-        Ok(())
+        ])
     }
 
     /// The further cells, with these mixes in open loops.

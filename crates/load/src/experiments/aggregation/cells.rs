@@ -1,17 +1,17 @@
-//! The cells of the experiment, and the extra figures of a phase.
+//! What is done in the cells of the experiment, and the extra figures of a phase.
 
 use super::experiment::CAS_CLIENTS;
-use super::{Aggregation, Part, ROUND_ROBIN, TOKEN_AWARE};
+use super::{Aggregation, Part, TOKEN_AWARE};
 use crate::experiments::arms::describe;
 use crate::measure::Phase;
 use crate::report::Report;
-use crate::report::spread::Spread;
+use crate::report::chart::median;
+use crate::report::figures::PER_SECOND;
 use crate::scrape::Metrics;
 use crate::workload::cas::{Balance, Learns};
 use crate::workload::kv::Mix;
 use crate::workload::ycsb::Core;
 use anyhow::{Result, ensure};
-use std::collections::BTreeSet;
 
 /// The offered rate of the tail-latency cells, as a share of the saturation throughput of
 /// token-aware.
@@ -24,7 +24,7 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Job {
+pub(super) enum What {
     KeyValue(Kind),
     Ycsb(Core),
     /// An open loop; see [`RATE_SHARE`].
@@ -39,8 +39,8 @@ pub(super) enum Job {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cell {
-    pub job: Job,
+pub(super) struct Job {
+    pub what: What,
     pub clients: usize,
 }
 
@@ -73,7 +73,7 @@ pub const CELL_KINDS: [&str; 7] = [
 
 pub(super) const BOTH: [Kind; 2] = [Kind::Insert, Kind::Read];
 
-impl Job {
+impl What {
     /// One of [`CELL_KINDS`].
     fn kind(self) -> &'static str {
         match self {
@@ -85,70 +85,66 @@ impl Job {
             Self::Cas(_) => "cas",
         }
     }
+
+    /// True if an arm of this part is measured.
+    pub(super) fn has(self, part: Part) -> bool {
+        match self {
+            Self::KeyValue(_) => !matches!(part, Part::HotKey | Part::Cas),
+            Self::Ycsb(_) | Self::SameRate(_) => matches!(part, Part::All | Part::Throughput),
+            Self::ManyClients(_) => part == Part::All,
+            Self::HotZipf | Self::HotViral => matches!(part, Part::All | Part::HotKey),
+            Self::Cas(_) => matches!(part, Part::All | Part::Cas),
+        }
+    }
 }
 
-impl Cell {
+impl Job {
     pub(super) fn name(&self) -> String {
         let clients = self.clients;
-        match self.job {
-            Job::KeyValue(kind) => format!("{}, {clients} clients", kind.name()),
-            Job::Ycsb(core) => format!("YCSB {core:?}, {clients} clients"),
-            Job::SameRate(kind) => {
+        match self.what {
+            What::KeyValue(kind) => format!("{}, {clients} clients", kind.name()),
+            What::Ycsb(core) => format!("YCSB {core:?}, {clients} clients"),
+            What::SameRate(kind) => {
                 let percent = RATE_SHARE * 100.0;
                 format!("{}, {percent} % of saturation", kind.name())
             }
-            Job::ManyClients(kind) => format!("{}, {clients} plain connections", kind.name()),
-            Job::HotZipf => format!("zipfian reads, {clients} clients"),
-            Job::HotViral => format!("viral reads, {clients} clients"),
-            Job::Cas(Learns::FromAttempts) => format!("compare-and-set, {clients} clients"),
-            Job::Cas(Learns::ByReading) => format!("read, compare-and-set, {clients} clients"),
+            What::ManyClients(kind) => format!("{}, {clients} plain connections", kind.name()),
+            What::HotZipf => format!("zipfian reads, {clients} clients"),
+            What::HotViral => format!("viral reads, {clients} clients"),
+            What::Cas(Learns::FromAttempts) => format!("compare-and-set, {clients} clients"),
+            What::Cas(Learns::ByReading) => format!("read, compare-and-set, {clients} clients"),
         }
     }
 
     /// Enough clients to keep some node or the proxy busy all the time.
     pub(super) fn is_saturating(&self) -> bool {
-        matches!(self.job, Job::KeyValue(_) | Job::Ycsb(_)) && self.clients >= 64
+        matches!(self.what, What::KeyValue(_) | What::Ycsb(_)) && self.clients >= 64
     }
 }
 
 impl Aggregation {
     /// A cell whose load depends on other cells comes after them.
-    pub(super) fn cells(&self) -> Vec<Cell> {
-        let cell = |job, clients| Cell { job, clients };
+    pub(super) fn jobs(&self) -> Vec<Job> {
+        let job = |what, clients| Job { what, clients };
         // First, because it must not be missing when time runs out.
-        let of_cas = |learns| cell(Job::Cas(learns), CAS_CLIENTS);
-        let mut cells = [Learns::FromAttempts, Learns::ByReading]
+        let of_cas = |learns| job(What::Cas(learns), CAS_CLIENTS);
+        let mut jobs = [Learns::FromAttempts, Learns::ByReading]
             .map(of_cas)
             .to_vec();
         for kind in BOTH {
-            let of = |&clients: &usize| cell(Job::KeyValue(kind), clients);
-            cells.extend(self.clients.iter().map(of));
+            let of = |&clients: &usize| job(What::KeyValue(kind), clients);
+            jobs.extend(self.clients.iter().map(of));
         }
         for core in [Core::A, Core::B, Core::C] {
-            cells.push(cell(Job::Ycsb(core), self.clients_usual));
+            jobs.push(job(What::Ycsb(core), self.clients_usual));
         }
-        let of_both = |job: fn(Kind) -> Job, clients| BOTH.map(|kind| cell(job(kind), clients));
-        cells.extend(of_both(Job::SameRate, self.clients_usual));
-        cells.extend(of_both(Job::ManyClients, self.many_clients));
-        cells.push(cell(Job::HotZipf, self.clients_usual));
-        cells.push(cell(Job::HotViral, self.clients_usual));
-        cells.retain(|cell| self.is_chosen(cell.job.kind()));
-        cells
-    }
-
-    /// Indices of the arms measured in a cell.
-    pub(super) fn taking_part(&self, cell: &Cell) -> Vec<usize> {
-        let takes_part = |part: Part| match cell.job {
-            Job::KeyValue(_) => !matches!(part, Part::HotKey | Part::Cas),
-            Job::Ycsb(_) | Job::SameRate(_) => matches!(part, Part::All | Part::Throughput),
-            Job::ManyClients(_) => part == Part::All,
-            Job::HotZipf | Job::HotViral => matches!(part, Part::All | Part::HotKey),
-            Job::Cas(_) => matches!(part, Part::All | Part::Cas),
-        };
-        let arms = self.arms.iter().enumerate();
-        arms.filter(|(_, arm)| takes_part(arm.part))
-            .map(|(index, _)| index)
-            .collect()
+        let of_both = |what: fn(Kind) -> What, clients| BOTH.map(|kind| job(what(kind), clients));
+        jobs.extend(of_both(What::SameRate, self.clients_usual));
+        jobs.extend(of_both(What::ManyClients, self.many_clients));
+        jobs.push(job(What::HotZipf, self.clients_usual));
+        jobs.push(job(What::HotViral, self.clients_usual));
+        jobs.retain(|job| self.is_chosen(job.what.kind()));
+        jobs
     }
 
     fn is_chosen(&self, kind: &str) -> bool {
@@ -163,28 +159,13 @@ impl Aggregation {
         Ok(())
     }
 
-    pub(super) fn check_arms(&self) -> Result<()> {
-        let names: Vec<&str> = self.arms.iter().map(|arm| &*arm.endpoint.name).collect();
-        ensure!(
-            names.starts_with(&[TOKEN_AWARE, ROUND_ROBIN]),
-            "the first arms must be {TOKEN_AWARE} and {ROUND_ROBIN}"
-        );
-        let different: BTreeSet<&&str> = names.iter().collect();
-        ensure!(
-            different.len() == names.len(),
-            "two arms have the same name"
-        );
-        Ok(())
-    }
-
     /// [`RATE_SHARE`] of the best throughput of this kind that the token-aware client reached so
     /// far.
     pub(super) fn same_rate(&self, report: &Report, kind: Kind) -> f64 {
         let of = |&clients: &usize| {
-            let job = Job::KeyValue(kind);
-            let phases = report.phases(TOKEN_AWARE, &Cell { job, clients }.name());
-            let rates: Vec<f64> = phases.iter().map(|phase| phase.ops_per_second).collect();
-            Spread::of(&rates).map(|spread| spread.median)
+            let what = What::KeyValue(kind);
+            let cell = Job { what, clients }.name();
+            median(report.phases(TOKEN_AWARE, &cell), PER_SECOND)
         };
         let best = self.clients.iter().filter_map(of).fold(0.0, f64::max);
         (best * RATE_SHARE).max(1.0)
@@ -212,7 +193,7 @@ impl Aggregation {
                 self.warmup.as_secs_f64().to_string(),
             ),
         ];
-        let (endpoint, replication) = (&self.arms[0].endpoint, self.table.replication);
+        let (endpoint, replication) = (&self.arms[0].arm.endpoint, self.table.replication);
         describe(report, endpoint, replication, self.seed, settings);
         report.notes.extend(
             [

@@ -1,11 +1,10 @@
 //! The settings of the experiment.
 
-use crate::client::endpoint::Endpoint;
+use crate::experiments::arms::Arm;
 use crate::process::Watched;
 use crate::workload::cas::Counters;
 use crate::workload::kv::Table;
 use crate::workload::ycsb::UserTable;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 pub(super) const CAS_CLIENTS: usize = 50;
@@ -27,13 +26,9 @@ pub enum Part {
 
 /// One of the alternatives compared.
 #[derive(Clone, Debug)]
-pub struct Arm {
-    pub endpoint: Endpoint,
+pub struct Contender {
+    pub arm: Arm,
     pub part: Part,
-    /// The proxy's process, if it runs on this machine.
-    pub proxy_pid: Option<u32>,
-    /// Address of its metrics page.
-    pub admin: Option<SocketAddr>,
 }
 
 #[derive(Clone, Debug)]
@@ -43,7 +38,7 @@ pub struct Aggregation {
     pub users: UserTable,
     pub counters: Counters,
     /// The first must be `TOKEN_AWARE`, the second `ROUND_ROBIN`.
-    pub arms: Vec<Arm>,
+    pub arms: Vec<Contender>,
     /// The cells to measure, some of [`CELL_KINDS`](super::CELL_KINDS); all if empty.
     pub only: Vec<String>,
     pub rounds: usize,
@@ -61,4 +56,10 @@ pub struct Aggregation {
     /// Further processes whose CPU time is recorded: the nodes.
     pub watched: Vec<Watched>,
     pub seed: u64,
+}
+
+impl Aggregation {
+    pub(super) fn arms(&self) -> impl Iterator<Item = &Arm> + Clone {
+        self.arms.iter().map(|contender| &contender.arm)
+    }
 }

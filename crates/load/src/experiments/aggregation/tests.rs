@@ -1,6 +1,6 @@
 use super::cells::{Kind, add_balance, add_metrics};
 use super::*;
-use crate::client::endpoint::{Endpoint, Policy};
+use crate::experiments::arms::PROXY_PROCESS;
 use crate::measure::{ProcessUse, Recorder};
 use crate::report::machine::Machine;
 use crate::workload::cas::{Balance, Counters, Learns};
@@ -8,11 +8,12 @@ use crate::workload::kv::Table;
 use crate::workload::ycsb::UserTable;
 
 fn experiment() -> Aggregation {
-    let arm = |name: &str, part, proxy_pid| Arm {
-        endpoint: Endpoint::new(name, vec!["127.0.0.1:1".into()], Policy::TokenAware),
+    let arm = |name: &str, part, proxy_pid| Contender {
+        arm: Arm {
+            proxy_pid,
+            ..Arm::named(name)
+        },
         part,
-        proxy_pid,
-        admin: None,
     };
     Aggregation {
         table: Table {
@@ -77,19 +78,19 @@ fn compared() -> Report {
     let experiment = experiment();
     let mut report = Report::new("aggregation", String::new(), Machine::default(), 2);
     for _round in 0..2 {
-        for cell in experiment.cells() {
-            for arm in experiment.taking_part(&cell) {
-                let name = &experiment.arms[arm].endpoint.name;
-                let (ops, latency_us) = match (&**name, cell.job) {
+        for cell in &experiment.declared().cells {
+            for &arm in &cell.arms {
+                let name = experiment.arms[arm].arm.name();
+                let (ops, latency_us) = match (name, cell.job.what) {
                     (TOKEN_AWARE, _) => (1000, 100),
-                    (HELENUS, Job::KeyValue(Kind::Insert)) => (2000, 50),
-                    (HELENUS, Job::Ycsb(Core::B)) => (800, 100),
+                    (HELENUS, What::KeyValue(Kind::Insert)) => (2000, 50),
+                    (HELENUS, What::Ycsb(Core::B)) => (800, 100),
                     (HELENUS, _) => (1000, 80),
                     ("helenus-queue-off", _) => (250, 80),
                     _ => (500, 200),
                 };
                 let mut phase = phase(ops, latency_us, 0.01);
-                if matches!(cell.job, Job::Cas(_)) {
+                if matches!(cell.job.what, What::Cas(_)) {
                     let lost = u64::from(name == "helenus-queue-on") * 3;
                     let books = Balance {
                         applied: ops,
@@ -98,7 +99,7 @@ fn compared() -> Report {
                     };
                     add_balance(&mut phase, books);
                 }
-                report.add(name, &cell.name(), phase);
+                report.add(name, &cell.name, phase);
             }
         }
     }
@@ -153,28 +154,27 @@ fn the_documented_keys_are_there_and_right() {
 #[test]
 fn each_arm_takes_part_in_its_cells_only() {
     let experiment = experiment();
-    let cells = experiment.cells();
-    let names_in = |wanted: Job| -> Vec<&str> {
-        let cell = cells.iter().find(|cell| cell.job == wanted).unwrap();
-        let arms = experiment.taking_part(cell).into_iter();
-        arms.map(|arm| &*experiment.arms[arm].endpoint.name)
-            .collect()
+    let cells = experiment.declared().cells;
+    let names_in = |wanted: What| -> Vec<&str> {
+        let cell = cells.iter().find(|cell| cell.job.what == wanted).unwrap();
+        let arms = cell.arms.iter();
+        arms.map(|&arm| experiment.arms[arm].arm.name()).collect()
     };
-    assert_eq!(names_in(Job::KeyValue(Kind::Read)).len(), 4);
+    assert_eq!(names_in(What::KeyValue(Kind::Read)).len(), 4);
     assert_eq!(
-        names_in(Job::SameRate(Kind::Read)),
+        names_in(What::SameRate(Kind::Read)),
         [TOKEN_AWARE, ROUND_ROBIN, HELENUS]
     );
     assert_eq!(
-        names_in(Job::ManyClients(Kind::Read)),
+        names_in(What::ManyClients(Kind::Read)),
         [TOKEN_AWARE, HELENUS]
     );
     assert_eq!(
-        names_in(Job::HotViral),
+        names_in(What::HotViral),
         [TOKEN_AWARE, HELENUS, "helenus-sharing-off"]
     );
     assert_eq!(
-        names_in(Job::Cas(Learns::ByReading)),
+        names_in(What::Cas(Learns::ByReading)),
         [
             TOKEN_AWARE,
             HELENUS,
@@ -182,7 +182,8 @@ fn each_arm_takes_part_in_its_cells_only() {
             "helenus-queue-off"
         ]
     );
-    let names: std::collections::BTreeSet<String> = cells.iter().map(Cell::name).collect();
+    let names: std::collections::BTreeSet<String> =
+        cells.iter().map(|cell| cell.name.clone()).collect();
     assert_eq!(names.len(), cells.len(), "two cells have the same name");
 }
 
@@ -231,9 +232,10 @@ fn metrics_become_figures_per_query_and_missing_ones_are_left_out() {
 #[test]
 fn the_first_arms_are_the_direct_ones() {
     let mut experiment = experiment();
-    assert!(experiment.check_arms().is_ok());
+    let first = [TOKEN_AWARE, ROUND_ROBIN];
+    assert!(check(experiment.arms(), &first).is_ok());
     experiment.arms.swap(1, 2);
-    assert!(experiment.check_arms().is_err());
+    assert!(check(experiment.arms(), &first).is_err());
 }
 
 #[test]
@@ -259,13 +261,13 @@ fn cells_are_chosen_by_their_kinds() {
         only: only.iter().map(|&kind| kind.to_owned()).collect(),
         ..experiment()
     };
-    let all = experiment().cells();
-    let by_kind: Vec<Cell> = CELL_KINDS
+    let all = experiment().jobs();
+    let by_kind: Vec<Job> = CELL_KINDS
         .iter()
-        .flat_map(|&kind| of(&[kind]).cells())
+        .flat_map(|&kind| of(&[kind]).jobs())
         .collect();
     assert_eq!(by_kind.len(), all.len());
-    assert!(all.iter().all(|cell| by_kind.contains(cell)));
+    assert!(all.iter().all(|job| by_kind.contains(job)));
     assert!(of(&["same-rate"]).check_cells().is_err());
     assert!(of(&["same-rate", "insert", "read"]).check_cells().is_ok());
 }

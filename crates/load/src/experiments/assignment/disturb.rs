@@ -1,6 +1,6 @@
 //! Reads in an open loop, without and with a fault of one node.
 
-use super::cells::{Cell, Job};
+use super::declared::{Job, Load};
 use super::experiment::{Assignment, Faults, Scenario};
 use super::open::Open;
 use crate::recording::Recording;
@@ -18,10 +18,10 @@ const EVICT_EVERY: Duration = Duration::from_millis(250);
 
 impl Assignment {
     /// For how long a cell of one node's fault, or of what that is compared with, is measured.
-    pub(super) fn open_time(&self, cell: &Cell) -> Duration {
-        match (cell.scenario, cell.job) {
+    pub(super) fn open_time(&self, job: &Job) -> Duration {
+        match (job.scenario, job.load) {
             (Scenario::SlowNetwork | Scenario::SlowDisk, _) => self.cell_time,
-            (_, Job::Fault) => 2 * self.around_freeze + self.freeze,
+            (_, Load::Fault) => 2 * self.around_freeze + self.freeze,
             _ => self.freeze,
         }
     }
@@ -30,14 +30,14 @@ impl Assignment {
         &self,
         open: &Open,
         plan: &Plan,
-        cell: &Cell,
+        job: &Job,
         round: usize,
         faults: &mut dyn Faults,
     ) -> Result<Recording> {
         let rate = Some(self.rate_per_second);
-        let reads = open.record(cell.level, false, rate, plan);
-        let has_fault = cell.job == Job::Fault;
-        match cell.scenario {
+        let reads = open.record(job.level, false, rate, plan);
+        let has_fault = job.load == Load::Fault;
+        match job.scenario {
             Scenario::SlowDisk => {
                 faults.slow_disk(has_fault)?;
                 let recording = self.without_cache(reads, faults).await;

@@ -1,21 +1,20 @@
 use super::*;
-use crate::client::endpoint::{Endpoint, Policy};
 use crate::experiments::arms::{Arm, HELENUS, ROUND_ROBIN};
 use crate::measure::Recorder;
 use crate::report::machine::Machine;
 use crate::workload::ycsb::UserTable;
 use scylla::statement::Consistency;
+use std::collections::BTreeSet;
 
 const TIME_OUT: Duration = Duration::from_secs(10);
 const READ: usize = 0;
 
 fn experiment() -> Assignment {
     let arm = |name: &str| Arm {
-        endpoint: Endpoint::new(name, vec!["127.0.0.1:1".into()], Policy::TokenAware),
-        proxy_pid: None,
         admin: name
             .starts_with(HELENUS)
             .then(|| ([127, 0, 0, 1], 1).into()),
+        ..Arm::named(name)
     };
     Assignment {
         users: UserTable {
@@ -88,44 +87,40 @@ fn add_figures(phase: &mut Phase, scenario: Scenario) {
 /// three times under stress, with a third of the latency. One request in a hundred fails there
 /// directly.
 fn compared() -> Report {
-    let experiment = experiment();
+    let experiment = experiment().declared();
     let mut report = Report::new("assignment", String::new(), Machine::default(), 2);
     for _round in 0..2 {
-        for &scenario in &experiment.scenarios {
-            for cell in experiment.cells(scenario) {
-                for arm in experiment
-                    .arms
-                    .iter()
-                    .filter(|arm| experiment.has(arm, &cell))
-                {
-                    let name = &*arm.endpoint.name;
-                    let mut measured = match (scenario, cell.job, name) {
-                        (Scenario::Idle, _, ROUND_ROBIN) => phase(500, 20, 0),
-                        (Scenario::Idle, _, _) => phase(1000, 10, 0),
-                        (Scenario::Stressed, _, TOKEN_AWARE) => phase(100, 90, 0),
-                        (Scenario::Stressed, _, ROUND_ROBIN) => phase(200, 60, 0),
-                        (Scenario::Stressed, _, HELENUS) => phase(600, 20, 0),
-                        (Scenario::Stressed, _, _) => phase(100, 90, 3),
-                        (_, Job::Steady, _) => phase(500, 4, 0),
-                        (Scenario::SlowNetwork, _, HELENUS) => phase(500, 6, 0),
-                        (Scenario::SlowNetwork, _, _) => phase(500, 24, 0),
-                        (Scenario::SlowDisk, _, HELENUS) => phase(500, 8, 0),
-                        (Scenario::SlowDisk, _, _) => phase(500, 40, 0),
-                        (Scenario::Stalling, _, HELENUS) => phase(500, 7, 0),
-                        (Scenario::Compacting, _, HELENUS) => phase(500, 5, 0),
-                        (_, _, HELENUS) => phase(500, 10 + 10 * cell.level as u64, 0),
-                        _ => phase(500, 4, 50),
-                    };
-                    if arm.admin.is_some() {
-                        add_figures(&mut measured, scenario);
-                    }
-                    report.add(name, &cell.name(&experiment), measured);
+        for Cell {
+            name, job, arms, ..
+        } in &experiment.cells
+        {
+            let (scenario, load) = (job.scenario, job.load);
+            for arm in arms.iter().map(|&arm| &experiment.arms[arm]) {
+                let mut measured = match (scenario, load, arm.name()) {
+                    (Scenario::Idle, _, ROUND_ROBIN) => phase(500, 20, 0),
+                    (Scenario::Idle, _, _) => phase(1000, 10, 0),
+                    (Scenario::Stressed, _, TOKEN_AWARE) => phase(100, 90, 0),
+                    (Scenario::Stressed, _, ROUND_ROBIN) => phase(200, 60, 0),
+                    (Scenario::Stressed, _, HELENUS) => phase(600, 20, 0),
+                    (Scenario::Stressed, _, _) => phase(100, 90, 3),
+                    (_, Load::Steady, _) => phase(500, 4, 0),
+                    (Scenario::SlowNetwork, _, HELENUS) => phase(500, 6, 0),
+                    (Scenario::SlowNetwork, _, _) => phase(500, 24, 0),
+                    (Scenario::SlowDisk, _, HELENUS) => phase(500, 8, 0),
+                    (Scenario::SlowDisk, _, _) => phase(500, 40, 0),
+                    (Scenario::Stalling, _, HELENUS) => phase(500, 7, 0),
+                    (Scenario::Compacting, _, HELENUS) => phase(500, 5, 0),
+                    (_, _, HELENUS) => phase(500, 10 + 10 * job.level as u64, 0),
+                    _ => phase(500, 4, 50),
+                };
+                if arm.admin.is_some() {
+                    add_figures(&mut measured, scenario);
                 }
+                report.add(arm.name(), name, measured);
             }
         }
     }
-    experiment.compare(&mut report);
-    report.charts = experiment.plots(&report);
+    experiment.finish(&mut report);
     report
 }
 
@@ -187,7 +182,7 @@ fn scenarios_that_are_left_out_have_no_keys() {
     };
     let mut report = compared();
     report.ratios.clear();
-    experiment.compare(&mut report);
+    experiment.declared().finish(&mut report);
     assert!(report.ratios.contains_key("idle_vs_best_arm"));
     assert!(report.ratios.contains_key("client_errors"));
     let of_idle = [
@@ -203,11 +198,9 @@ fn scenarios_that_are_left_out_have_no_keys() {
 
 #[test]
 fn each_cell_has_a_name_of_its_own() {
-    let experiment = experiment();
-    let scenarios = experiment.scenarios.iter();
-    let cells: Vec<Cell> = scenarios.flat_map(|&of| experiment.cells(of)).collect();
+    let cells = experiment().declared().cells;
     assert_eq!(cells.len(), 6 + 5 + 5 * 4);
-    let names: BTreeSet<String> = cells.iter().map(|cell| cell.name(&experiment)).collect();
+    let names: BTreeSet<String> = cells.iter().map(|cell| cell.name.clone()).collect();
     assert_eq!(names.len(), cells.len());
     assert!(names.contains("stressed, reads at QUORUM, 20 clients"));
     assert!(names.contains("idle, scans at ONE, 20 clients"));
@@ -217,13 +210,16 @@ fn each_cell_has_a_name_of_its_own() {
 
 #[test]
 fn the_first_arm_is_the_baseline_and_names_differ() {
-    let mut experiment = experiment();
-    assert!(experiment.check().is_ok());
-    experiment.arms.swap(0, 1);
-    assert!(experiment.check().is_err());
-    experiment.arms.swap(0, 1);
-    experiment.arms[3].endpoint.name = HELENUS.into();
-    assert!(experiment.check().is_err());
+    let arms = |names: [&str; 3]| {
+        let mut arms = experiment().arms;
+        for (arm, name) in arms.iter_mut().zip(names) {
+            arm.endpoint.name = name.into();
+        }
+        check(arms[..3].iter(), &[TOKEN_AWARE])
+    };
+    assert!(arms([TOKEN_AWARE, ROUND_ROBIN, HELENUS]).is_ok());
+    assert!(arms([ROUND_ROBIN, TOKEN_AWARE, HELENUS]).is_err());
+    assert!(arms([TOKEN_AWARE, HELENUS, HELENUS]).is_err());
 }
 
 #[test]

@@ -1,5 +1,4 @@
 use super::*;
-use crate::client::endpoint::Policy;
 use crate::experiments::arms::{Arm, HELENUS};
 use crate::measure::{Phase, Recorder};
 use crate::report::machine::Machine;
@@ -7,11 +6,6 @@ use crate::workload::kv::Table;
 use std::path::Path;
 
 fn hot(rounds: usize) -> Hot {
-    let arm = |name: &str, policy| Arm {
-        endpoint: Endpoint::new(name, vec!["127.0.0.1:9042".into()], policy),
-        proxy_pid: None,
-        admin: None,
-    };
     Hot {
         table: Table {
             keyspace: "k".into(),
@@ -20,11 +14,9 @@ fn hot(rounds: usize) -> Hot {
             keys: 10,
             value_bytes: 8,
         },
-        arms: vec![
-            arm(FIRST_REPLICA, Policy::FirstReplica),
-            arm(TOKEN_AWARE, Policy::TokenAware),
-            arm(HELENUS, Policy::TokenAware),
-        ],
+        arms: [FIRST_REPLICA, TOKEN_AWARE, HELENUS]
+            .map(Arm::named)
+            .to_vec(),
         clients: vec![8, 32],
         hot_share: 0.8,
         rate: Rate::Share(0.5),
@@ -57,13 +49,14 @@ fn report() -> Report {
 fn throughput_is_compared_beside_the_hot_key_and_latency_at_the_same_rate() {
     let hot = hot(1);
     let mut report = report();
-    for cell in hot.cells() {
+    let experiment = hot.declared();
+    for cell in &experiment.cells {
         for (arm, reads, others_ms) in [
             (FIRST_REPLICA, 100, 40),
             (TOKEN_AWARE, 200, 20),
             (
                 HELENUS,
-                if cell.load == Load::Closed(8) {
+                if cell.job.clients == Some(8) {
                     200
                 } else {
                     800
@@ -71,15 +64,15 @@ fn throughput_is_compared_beside_the_hot_key_and_latency_at_the_same_rate() {
                 10,
             ),
         ] {
-            let (reads, others_ms) = match cell.is_hot {
+            let (reads, others_ms) = match cell.job.is_hot {
                 true => (reads, others_ms),
                 // Without the hot key, nothing is as slow.
                 false => (1_000, 5),
             };
-            report.add(arm, &cell.name(), phase(reads, others_ms));
+            report.add(arm, &cell.name, phase(reads, others_ms));
         }
     }
-    hot.compare(&mut report);
+    experiment.finish(&mut report);
     let median = |key: &str| report.ratios[key].median;
     let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.02;
     assert!(
@@ -92,7 +85,7 @@ fn throughput_is_compared_beside_the_hot_key_and_latency_at_the_same_rate() {
     assert!(near(median("hot_other_keys_p99_vs_token_aware"), 0.5));
     assert!((median("client_errors")).abs() < 1e-9);
     assert!(!report.ratios.contains_key("hot_key_vs_round_robin"));
-    assert_eq!(hot.plots(&report).len(), 3);
+    assert_eq!(report.charts.len(), 3);
     let helenus = report.ratios.keys().filter(|key| !key.contains('.'));
     assert!(
         helenus
@@ -103,7 +96,8 @@ fn throughput_is_compared_beside_the_hot_key_and_latency_at_the_same_rate() {
 
 #[test]
 fn cells_come_in_pairs_with_and_without_the_hot_key() {
-    let names: Vec<String> = hot(1).cells().iter().map(Cell::name).collect();
+    let cells = hot(1).declared().cells.into_iter();
+    let names: Vec<String> = cells.map(|cell| cell.name).collect();
     assert_eq!(
         names,
         [

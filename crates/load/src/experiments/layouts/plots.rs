@@ -1,61 +1,44 @@
 //! The plots of the experiment's page.
 
 use super::cells::{DISK, DISK_BYTES, WRITES};
-use super::compare::{DECLARED, latency};
+use super::compare::DECLARED;
 use super::experiment::Layouts;
-use crate::measure::Phase;
 use crate::report::Report;
-use crate::report::plot;
+use crate::report::chart::Chart;
+use crate::report::figures::{Figure, PER_SECOND, at_cost};
 
-/// Arms, title and label of the axis, cells, and what is drawn.
-type Chart<'a> = (
-    &'a [&'a str],
-    (&'a str, &'a str),
-    &'a [String],
-    plot::Quantity<'a>,
-);
+const DISK_MB: Figure = Figure::Of(|phase| Some(phase.extra.get(DISK_BYTES)? / 1e6));
 
 impl Layouts {
     pub(super) fn plots(&self, report: &Report) -> Vec<String> {
-        let arms: Vec<&str> = self
-            .arms
-            .iter()
-            .map(|arm| &*arm.arm.endpoint.name)
-            .collect();
+        let arms = self.arms.iter();
+        let mut fast: Vec<&str> = arms.map(|arm| arm.arm.name()).collect();
         // It is so slow that the others could not be told apart beside it; it comes last, so that all
         // keep their colours.
-        let mut fast = arms.clone();
         fast.retain(|arm| *arm != DECLARED);
-        let mut all = fast.clone();
-        all.push(DECLARED);
+        let all = [&*fast, &[DECLARED]].concat();
         let names = |node_paused| -> Vec<String> {
             let cells = self.cells(node_paused);
             cells.iter().map(|cell| cell.name()).collect()
         };
-        let mean = |phase: &Phase| Some(latency(phase)?.us_mean / 1000.0);
-        let p99 = |phase: &Phase| Some(latency(phase)?.us_p99 as f64 / 1000.0);
-        let written = |phase: &Phase| Some(phase.ops_per_second);
-        let disk = |phase: &Phase| Some(phase.extra.get(DISK_BYTES)? / 1e6);
-        let writes = [WRITES.to_owned()];
-        let disks = [DISK.to_owned()];
-        let reads = names(false);
+        let (reads, paused) = (names(false), names(true));
+        let (writes, disks) = ([WRITES.to_owned()], [DISK.to_owned()]);
         let declared = format!("Mean latency, with {DECLARED}");
-        let charts: [Chart<'_>; 6] = [
-            (&fast, ("Mean latency", "ms"), &reads, &mean),
-            (&all, (&declared, "ms"), &reads, &mean),
-            (&fast, ("99th percentile", "ms"), &reads, &p99),
-            (
-                &all,
-                ("While a node is paused", "mean latency, ms"),
-                &names(true),
-                &mean,
+        let paused_axis = "mean latency, ms";
+        let charts = [
+            Chart::bars("Mean latency", "ms", &reads, at_cost::MEAN_MS).of_arms(&fast),
+            Chart::bars(&declared, "ms", &reads, at_cost::MEAN_MS),
+            Chart::bars("99th percentile", "ms", &reads, at_cost::P99_MS).of_arms(&fast),
+            Chart::bars(
+                "While a node is paused",
+                paused_axis,
+                &paused,
+                at_cost::MEAN_MS,
             ),
-            (&all, ("Writing", "orders/s"), &writes, &written),
-            (&all, ("Size on disk", "MB on all nodes"), &disks, &disk),
+            Chart::bars("Writing", "orders/s", &writes, PER_SECOND),
+            Chart::bars("Size on disk", "MB on all nodes", &disks, DISK_MB),
         ];
-        let charts = charts.into_iter();
-        charts
-            .filter_map(|(arms, heads, cells, of)| plot::bars(report, arms, heads, cells, of))
-            .collect()
+        let charts = charts.iter();
+        charts.filter_map(|chart| chart.svg(report, &all)).collect()
     }
 }

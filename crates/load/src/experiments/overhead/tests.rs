@@ -1,14 +1,12 @@
 use super::*;
-use crate::client::endpoint::{Endpoint, Policy};
 use crate::measure::{Phase, ProcessUse, Recorder};
 use crate::report::machine::Machine;
 use std::collections::BTreeMap;
 
 fn experiment() -> Overhead {
     let arm = |name: &str, proxy_pid| Arm {
-        endpoint: Endpoint::new(name, vec!["127.0.0.1:1".into()], Policy::TokenAware),
         proxy_pid,
-        admin: None,
+        ..Arm::named(name)
     };
     Overhead {
         table: Table {
@@ -54,23 +52,18 @@ fn phase(latency_us: u64, ops: u64, proxy_cpu_seconds: Option<f64>) -> Phase {
 }
 
 fn compared() -> Report {
-    let experiment = experiment();
+    let experiment = experiment().declared();
     let mut report = Report::new("overhead", String::new(), Machine::default(), 2);
     for round in 0..2 {
-        for cell in experiment.cells() {
-            let name = cell.name();
-            report.add(TOKEN_AWARE, &name, phase(100, 1000, None));
-            report.add(ROUND_ROBIN, &name, phase(110, 500, None));
-            let ops = if cell.load == Load::Closed(64) {
-                2000
-            } else {
-                500
-            };
-            report.add(HELENUS, &name, phase(130 + 10 * round, ops, Some(0.005)));
-            report.add("other", &name, phase(200, 250, None));
+        for Cell { name, job, .. } in &experiment.cells {
+            report.add(TOKEN_AWARE, name, phase(100, 1000, None));
+            report.add(ROUND_ROBIN, name, phase(110, 500, None));
+            let ops = if job.clients == 64 { 2000 } else { 500 };
+            report.add(HELENUS, name, phase(130 + 10 * round, ops, Some(0.005)));
+            report.add("other", name, phase(200, 250, None));
         }
     }
-    experiment.compare(&mut report);
+    experiment.finish(&mut report);
     report
 }
 
@@ -101,7 +94,8 @@ fn other_arms_have_their_own_keys_and_no_process_no_cpu_figure() {
 
 #[test]
 fn each_kind_has_low_and_saturated_cells() {
-    let names: Vec<String> = experiment().cells().into_iter().map(Cell::name).collect();
+    let cells = experiment().declared().cells.into_iter();
+    let names: Vec<String> = cells.map(|cell| cell.name).collect();
     assert_eq!(names.len(), 8);
     assert_eq!(names[0], "read, 1 clients");
     assert_eq!(names[5], "write, 200/s");

@@ -4,6 +4,7 @@ use super::documents::Collection;
 use super::experiment::{Contender, Payload, Stored};
 use super::rows::{Job, KINDS};
 use crate::experiments::arms::describe;
+use crate::experiments::experiment::Cell;
 use crate::measure::{Phase, Recorder};
 use crate::report::Report;
 use std::time::Duration;
@@ -20,12 +21,13 @@ pub(super) const ENCODE_US: &str = "encode_us_per_kib";
 pub(super) const ENCODE_UNVERIFIED_US: &str = "encode_unverified_us_per_kib";
 pub(super) const DECODE_US: &str = "decode_us_per_kib";
 
-/// Writes or reads of a collection.
+/// What is measured in a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cell {
-    /// Its number.
-    pub collection: usize,
-    pub job: Job,
+pub(super) enum Task {
+    /// Codecs by themselves, without a cluster.
+    Codecs,
+    /// Writes or reads of the collection with this number.
+    Rows(usize, Job),
 }
 
 pub fn reads(collection: &str) -> String {
@@ -61,19 +63,16 @@ pub(super) fn figures<'a>(figures: impl IntoIterator<Item = (&'a str, f64)>) -> 
 
 impl Payload {
     /// Of one round, in this order: reads find what the writes before them have stored.
-    pub(super) fn cells(&self) -> Vec<Cell> {
-        let collections = 0..self.collections.len();
-        let of = |collection| [Job::Write, Job::Read].map(|job| Cell { collection, job });
-        collections.flat_map(of).collect()
-    }
-
-    pub(super) fn cell_name(&self, cell: Cell) -> String {
-        let collection = &self.collections[cell.collection].name;
-        match cell.job {
-            Job::Write => writes(collection),
-            Job::Read => reads(collection),
-            Job::Both => format!("{collection}: both"),
+    pub(super) fn cells(&self) -> Vec<Cell<Task>> {
+        let mut cells = vec![Cell::of_all("codecs".into(), Task::Codecs, 0)];
+        for (number, Collection { name, .. }) in self.collections.iter().map(|of| &**of).enumerate()
+        {
+            for (name, job) in [(writes(name), Job::Write), (reads(name), Job::Read)] {
+                let task = Task::Rows(number, job);
+                cells.push(Cell::of_all(name, task, self.arms.len()));
+            }
         }
+        cells
     }
 
     pub(super) fn describe(&self, report: &mut Report) {

@@ -79,3 +79,9 @@ pub struct Payload {
     pub watched: Vec<Watched>,
     pub seed: u64,
 }
+
+impl Payload {
+    pub(super) fn arms(&self) -> impl Iterator<Item = &Arm> + Clone {
+        self.arms.iter().map(|contender| &contender.arm)
+    }
+}

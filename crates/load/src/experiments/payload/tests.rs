@@ -1,7 +1,6 @@
 use super::cells::{DATA_SHARE, figures, reads, writes};
 use super::*;
-use crate::client::endpoint::{Endpoint, Policy};
-use crate::experiments::arms::{Arm, HELENUS, PROXY_PROCESS};
+use crate::experiments::arms::{HELENUS, PROXY_PROCESS};
 use crate::measure::{ProcessUse, Recorder};
 use crate::report::machine::Machine;
 
@@ -12,11 +11,7 @@ const SMILE: &str = "direct-smile";
 
 fn payload() -> Payload {
     let contender = |name: &str, stored| Contender {
-        arm: Arm {
-            endpoint: Endpoint::new(name, vec!["127.0.0.1:1".into()], Policy::TokenAware),
-            proxy_pid: None,
-            admin: None,
-        },
+        arm: Arm::named(name),
         stored,
     };
     let file = Collection::of_documents("file", vec!["[1,2]".into(); 80], 100);
@@ -94,7 +89,7 @@ fn unnamed_keys_are_all_of_the_codec_that_takes_least_disk() {
         let times = [(ENCODE_US, encode_us), (DECODE_US, decode_us)];
         report.add(&codec_arm(codec), &codecs("profiles"), figures(times));
     }
-    payload().compare(&mut report);
+    payload().finish(&mut report);
     let of = |key: &str| {
         let spread = report.ratios.get(key);
         *spread.unwrap_or_else(|| panic!("{key} is missing: {:?}", report.ratios.keys()))
@@ -139,15 +134,14 @@ fn each_collection_has_a_best_codec_of_its_own() {
     add_sizes(&mut report, "profiles", [1_000.0, 900.0, 300.0, 400.0]);
     add_sizes(&mut report, "file", [100.0, 100.0, 90.0, 80.0]);
     let payload = payload();
-    payload.share_sizes(&mut report);
-    payload.compare(&mut report);
+    payload.finish(&mut report);
     assert_eq!(report.ratios["disk_vs_json"].median, 0.3);
     assert_eq!(report.ratios["file.disk_vs_json"].median, 0.8);
     assert_eq!(report.ratios["file.helenus-shape.disk_vs_json"].median, 0.9);
     assert!(!report.ratios.contains_key("throughput_vs_json"));
     let share = report.phases(ZSTD, &size("file"))[0].extra[DATA_SHARE];
     assert!((share - 0.8).abs() < 1e-9);
-    assert_eq!(payload.plots(&report).len(), 1, "only sizes were measured");
+    assert_eq!(report.charts.len(), 1, "only sizes were measured");
 }
 
 #[test]
@@ -157,8 +151,7 @@ fn without_disks_the_shortest_values_are_best() {
         report.add(arm, &size("profiles"), figures([(VALUE_BYTES, bytes)]));
     }
     let payload = payload();
-    payload.share_sizes(&mut report);
-    payload.compare(&mut report);
+    payload.finish(&mut report);
     assert_eq!(report.ratios["values_vs_json"].median, 0.5);
     assert!(!report.ratios.contains_key("disk_vs_json"));
 }
@@ -169,7 +162,7 @@ fn without_an_arm_of_helenus_no_key_is_unnamed() {
     let mut payload = payload();
     add_sizes(&mut report, "profiles", [1_000.0, 900.0, 300.0, 400.0]);
     payload.arms.truncate(2);
-    payload.compare(&mut report);
+    payload.finish(&mut report);
     assert!(report.ratios.contains_key("direct-smile.disk_vs_json"));
     assert!(!report.ratios.contains_key("disk_vs_json"));
 }
@@ -219,12 +212,12 @@ fn tables_that_would_be_shared_are_refused() {
 
 #[test]
 fn writes_of_a_round_come_before_its_reads() {
-    let payload = payload();
-    let cells = payload.cells().into_iter();
-    let names: Vec<String> = cells.map(|cell| payload.cell_name(cell)).collect();
+    let cells = payload().cells().into_iter();
+    let names: Vec<String> = cells.map(|cell| cell.name).collect();
     assert_eq!(
         names,
         [
+            "codecs",
             "profiles: writes",
             "profiles: reads",
             "file: writes",

@@ -1,6 +1,6 @@
 //! Clients that run while a node joins.
 
-use super::cells::join_cell;
+use super::declared::join_cell;
 use super::experiment::{Scale, Sessions};
 use crate::measure::{ErrorKind, Phase, Recorder};
 use crate::progress::{IntervalMeter, IntervalStats, Progress};

@@ -1,7 +1,6 @@
-use super::cells::join_cell;
+use super::declared::join_cell;
 use super::join::describe;
 use super::*;
-use crate::client::endpoint::{Endpoint, Policy as Preference};
 use crate::experiments::arms::Arm;
 use crate::measure::{Phase, Recorder};
 use crate::progress::IntervalStats;
@@ -10,11 +9,6 @@ use crate::report::machine::Machine;
 use crate::workload::kv::Table;
 
 fn scale() -> Scale {
-    let arm = |name: &str| Arm {
-        endpoint: Endpoint::new(name, vec!["127.0.0.1:1".into()], Preference::TokenAware),
-        proxy_pid: None,
-        admin: None,
-    };
     Scale {
         table: Table {
             keyspace: "k".into(),
@@ -23,7 +17,7 @@ fn scale() -> Scale {
             keys: 10,
             value_bytes: 12,
         },
-        arms: vec![arm(TOKEN_AWARE), arm(HELENUS)],
+        arms: [TOKEN_AWARE, HELENUS].map(Arm::named).to_vec(),
         clients: vec![10, 40],
         rounds: 2,
         cell_time: Duration::from_secs(1),

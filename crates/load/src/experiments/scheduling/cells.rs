@@ -1,4 +1,4 @@
-//! The cells of the experiment.
+//! What is done in the cells of the experiment, the cells' names, and settings of the report.
 
 use super::further::{Further, FurtherCell, has_own_tables};
 use super::mix::{Mix, Mixed};
@@ -8,7 +8,7 @@ use super::queries::SEVERAL;
 use super::selection::CellKind;
 use super::tables::{Index, Order};
 use super::{Scheduling, Storm};
-use crate::experiments::arms::{ROUND_ROBIN, describe};
+use crate::experiments::arms::describe;
 use crate::report::Report;
 
 #[derive(Clone, Copy, Debug)]
@@ -42,36 +42,6 @@ impl Job {
     }
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct Cell {
-    pub job: Job,
-    name: String,
-}
-
-impl Cell {
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-}
-
-impl Scheduling {
-    fn name(&self, job: Job) -> String {
-        match job {
-            Job::Mixed(mixed) => mixed_name(mixed.mix, mixed.clients),
-            Job::IdleScan => IDLE.into(),
-            Job::IdleAggregates => IDLE_AGGREGATES.into(),
-            Job::Several(clients) => several(clients),
-            Job::Unloaded(storm) => unloaded(storm),
-            Job::Storm(storm) => storm_points(storm),
-            Job::Plain(cell) => cell.name(),
-            Job::Further(cell) => {
-                let further = self.further.as_ref();
-                further.map_or_else(String::new, |further| further.name(cell))
-            }
-        }
-    }
-}
-
 pub(super) const IDLE: &str = "whole tables, one client";
 pub(super) const IDLE_AGGREGATES: &str = "aggregates of whole tables, one client";
 /// Numbers of clients of the `IN` cells.
@@ -99,46 +69,6 @@ pub(super) fn storm_scans(storm: Storm) -> String {
 }
 
 impl Scheduling {
-    /// The storm comes last, so that its backlog on the nodes affects no other cell of its round.
-    pub(super) fn cells(&self, round: usize) -> Vec<Cell> {
-        let mixed = self.mixed.iter().map(|&mixed| Job::Mixed(mixed));
-        let mut jobs = vec![Job::IdleScan, Job::IdleAggregates];
-        jobs.extend(SEVERAL_CLIENTS.map(Job::Several));
-        jobs.extend(mixed);
-        let plain = self.plain.iter().flat_map(|plain| plain.cells());
-        jobs.extend(plain.map(Job::Plain));
-        let further = self.further.iter();
-        let further = further.filter(|further| !further.short || round == 0);
-        jobs.extend(
-            further
-                .flat_map(|further| further.cells())
-                .map(Job::Further),
-        );
-        if let Some(storm) = self.storm.filter(|storm| !storm.short || round == 0) {
-            jobs.extend([Job::Unloaded(storm), Job::Storm(storm)]);
-        }
-        jobs.retain(|job| self.kinds.contains(&job.kind()));
-        let cell = |job| Cell {
-            job,
-            name: self.name(job),
-        };
-        jobs.into_iter().map(cell).collect()
-    }
-
-    /// Indices of the arms measured in a cell.
-    pub(super) fn taking_part(&self, cell: &Cell) -> Vec<usize> {
-        let takes_part = |arm: &str| match cell.job {
-            Job::Unloaded(storm) | Job::Storm(storm) => !storm.short || arm != ROUND_ROBIN,
-            Job::Plain(_) => self.plain.iter().all(|plain| plain.takes_part(arm)),
-            Job::Further(_) => self.further.iter().all(|further| further.takes_part(arm)),
-            _ => true,
-        };
-        let arms = self.arms.iter().enumerate();
-        arms.filter(|(_, arm)| takes_part(&arm.endpoint.name))
-            .map(|(index, _)| index)
-            .collect()
-    }
-
     fn describe_further(&self, further: &Further, report: &mut Report) {
         let wide = &further.wide;
         let of_wide = [

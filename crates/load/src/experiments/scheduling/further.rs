@@ -16,7 +16,6 @@ use std::time::Duration;
 pub(super) mod indexed;
 mod measure;
 pub(super) mod queries;
-pub(super) mod ratios;
 pub(super) mod wide;
 
 pub use indexed::Indexed;

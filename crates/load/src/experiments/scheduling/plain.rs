@@ -13,7 +13,6 @@ use crate::experiments::arms::{HELENUS, ROUND_ROBIN, TOKEN_AWARE};
 use std::time::Duration;
 
 pub(super) mod queries;
-mod ratios;
 
 #[derive(Clone, Debug)]
 pub struct Plain {

@@ -3,36 +3,28 @@
 
 use super::queries::Sessions;
 use super::tables::Index;
+use crate::experiments::prepare::settle;
 use anyhow::{Context, Result};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Length of the intervals whose throughput is compared.
 pub(super) const SPAN: Duration = Duration::from_secs(5);
 const STEADY_WITHIN: f64 = 0.1;
-/// This many consecutive point reads must each take no longer than [`QUICK`].
-const QUICK_IN_A_ROW: usize = 20;
+/// The nodes have settled when point reads take no longer.
 const QUICK: Duration = Duration::from_millis(20);
 
 pub(super) fn is_steady(last: f64, now: f64) -> bool {
     last > 0.0 && (now / last - 1.0).abs() < STEADY_WITHIN
 }
 
-/// Probes the nodes until they respond quickly or `timeout` has passed; returns whether they do. A
-/// query that timed out at its client may still be running on the nodes.
+/// Probes the nodes until they respond quickly or `timeout` has passed; returns whether they do.
 pub(super) async fn wait(direct: &Sessions, index: &Index, timeout: Duration) -> bool {
-    let (began, mut quick, mut number) = (Instant::now(), 0, 0);
-    while quick < QUICK_IN_A_ROW && began.elapsed() < timeout {
-        let sent = Instant::now();
+    let ask = async |number: usize| {
         let table = number % index.tables();
         let (_, key) = index.rows(table)[number * 7919 % index.rows(table).len()];
-        let left = timeout.saturating_sub(began.elapsed());
-        let answered = tokio::time::timeout(left, direct.point(number, table, key)).await;
-        let is_quick = matches!(answered, Ok(Ok(()))) && sent.elapsed() <= QUICK;
-        quick = if is_quick { quick + 1 } else { 0 };
-        number += 1;
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    quick >= QUICK_IN_A_ROW
+        direct.point(number, table, key).await.is_ok()
+    };
+    settle(timeout, QUICK, ask).await
 }
 
 /// Empties the page cache, so that nodes read from disk again.

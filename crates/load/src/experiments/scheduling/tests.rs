@@ -1,16 +1,16 @@
 use super::cells::{IDLE, mixed_name};
-use super::compare::latency;
+use super::figures::{latency, mean_ms};
 use super::further::FurtherCell;
 use super::further::queries::{FurtherPattern, FurtherQuery, draw as draw_further};
 use super::further::wide::WideIndex;
 use super::queries::{Query, draw};
 use super::tables::{Index, Order};
 use super::*;
-use crate::client::endpoint::{Endpoint, Policy};
 use crate::measure::{Phase, Recorder};
 use crate::report::machine::Machine;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeSet;
 
 const EVEN: Mix = Mix {
     points: 5,
@@ -23,11 +23,6 @@ const MOSTLY_POINTS: Mix = Mix {
 const TIME_OUT: Duration = Duration::from_secs(10);
 
 fn experiment() -> Scheduling {
-    let arm = |name: &str| Arm {
-        endpoint: Endpoint::new(name, vec!["127.0.0.1:1".into()], Policy::TokenAware),
-        proxy_pid: None,
-        admin: None,
-    };
     let mixed = |mix, clients| Mixed {
         mix,
         clients,
@@ -42,12 +37,9 @@ fn experiment() -> Scheduling {
             replication: 1,
             scan_rows_max: 5,
         },
-        arms: vec![
-            arm(TOKEN_AWARE),
-            arm(ROUND_ROBIN),
-            arm(HELENUS),
-            arm("helenus-off"),
-        ],
+        arms: [TOKEN_AWARE, ROUND_ROBIN, HELENUS, "helenus-off"]
+            .map(Arm::named)
+            .to_vec(),
         rounds: 2,
         mixed: vec![
             mixed(EVEN, 8),
@@ -75,6 +67,12 @@ fn experiment() -> Scheduling {
         watched: Vec::new(),
         seed: 1,
     }
+}
+
+/// Those of a round.
+fn cells(experiment: &Scheduling, round: usize) -> Vec<Cell<Job>> {
+    let cells = experiment.declared().cells.into_iter();
+    cells.filter(|cell| round < cell.rounds).collect()
 }
 
 /// Point reads and scans of the given latencies in milliseconds, and failures of each kind.
@@ -140,8 +138,8 @@ fn compared() -> Report {
     let experiment = experiment();
     let mut report = Report::new("scheduling", String::new(), Machine::default(), 2);
     for round in 0..2 {
-        for cell in experiment.cells(round) {
-            for arm in experiment.taking_part(&cell) {
+        for cell in cells(&experiment, round) {
+            for arm in cell.arms {
                 let name = &*experiment.arms[arm].endpoint.name;
                 let helenus = name == HELENUS;
                 let measured = match cell.job {
@@ -158,7 +156,7 @@ fn compared() -> Report {
                     Job::Further(_) => further_phase(cell.job, helenus),
                     Job::Plain(_) => continue,
                 };
-                report.add(name, cell.name(), measured);
+                report.add(name, &cell.name, measured);
             }
         }
     }
@@ -232,22 +230,23 @@ fn the_worst_cell_looks_at_throughput_and_failures_too() {
 #[test]
 fn failures_pool_with_their_kind() {
     let measured = phase(100, 1000, [100, 0], 1);
-    let of = |kind| latency(&measured, kind).unwrap();
+    let of = |kind| latency(&measured.by_kind[kind]);
     assert!((of("point").us_mean / 5_050_000.0 - 1.0).abs() < 0.01);
     assert!(of("point").us_p99 >= 9_990_000);
     assert!((of("scan").us_mean / 1_000_000.0 - 1.0).abs() < 0.01);
     assert_eq!(measured.by_kind["point"].failed, 100);
-    assert!(latency(&phase(0, 5, [0, 0], 1), "point").is_none());
-    assert!(latency(&phase(0, 5, [1, 0], 1), "point").is_some());
+    let mean = |phase: Phase| mean_ms("point").of(&phase);
+    assert!(mean(phase(0, 5, [0, 0], 1)).is_none());
+    assert!(mean(phase(0, 5, [1, 0], 1)).is_some());
 }
 
 #[test]
 fn a_short_storm_spares_the_second_reference_and_later_rounds() {
     let mut experiment = experiment();
     let storms = |experiment: &Scheduling, round| {
-        let cells = experiment.cells(round).into_iter();
+        let cells = cells(experiment, round).into_iter();
         let storms = cells.filter(|cell| matches!(cell.job, Job::Storm(_)));
-        let arms = storms.map(|cell| experiment.taking_part(&cell));
+        let arms = storms.map(|cell| cell.arms);
         arms.collect::<Vec<Vec<usize>>>()
     };
     assert_eq!(storms(&experiment, 1), [[0, 1, 2, 3]]);
@@ -256,12 +255,9 @@ fn a_short_storm_spares_the_second_reference_and_later_rounds() {
     }
     assert_eq!(storms(&experiment, 0), [[0, 2, 3]]);
     assert!(storms(&experiment, 1).is_empty());
-    let names: BTreeSet<String> = experiment
-        .cells(0)
-        .iter()
-        .map(|cell| cell.name().to_owned())
-        .collect();
-    assert_eq!(names.len(), experiment.cells(0).len());
+    let cells = cells(&experiment, 0);
+    let names: BTreeSet<String> = cells.iter().map(|cell| cell.name.clone()).collect();
+    assert_eq!(names.len(), cells.len());
     assert!(names.contains(IDLE));
 }
 
@@ -400,11 +396,11 @@ fn the_plain_client_is_compared_by_clients_and_by_whose_connections_points_use()
     let experiment = with_plain(false);
     let mut report = Report::new("scheduling", String::new(), Machine::default(), 2);
     for round in 0..2 {
-        for cell in experiment.cells(round) {
+        for cell in cells(&experiment, round) {
             let Job::Plain(plain) = cell.job else {
                 continue;
             };
-            let arms = experiment.taking_part(&cell);
+            let arms = cell.arms;
             assert_eq!(arms, [0, 2, 3], "round-robin is a policy of drivers");
             for arm in arms {
                 let name = &*experiment.arms[arm].endpoint.name;
@@ -413,7 +409,7 @@ fn the_plain_client_is_compared_by_clients_and_by_whose_connections_points_use()
                     (HELENUS, true) if plain.mix == EVEN => phase(25, 500, [0, 0], 2),
                     _ => phase(100, 1000, [0, 0], 1),
                 };
-                report.add(name, cell.name(), measured);
+                report.add(name, &cell.name, measured);
             }
         }
     }
@@ -442,22 +438,13 @@ fn the_plain_client_is_compared_by_clients_and_by_whose_connections_points_use()
 #[test]
 fn a_short_run_of_the_plain_client_compares_two_arms() {
     let experiment = with_plain(true);
-    let cells = experiment.cells(0).into_iter();
-    let plain: Vec<Cell> = cells
-        .filter(|cell| matches!(cell.job, Job::Plain(_)))
-        .collect();
-    assert_eq!(plain.len(), 2 * 2 * 2);
-    assert!(
-        plain
-            .iter()
-            .all(|cell| experiment.taking_part(cell) == [0, 2])
-    );
-    let names: BTreeSet<String> = experiment
-        .cells(0)
-        .iter()
-        .map(|cell| cell.name().to_owned())
-        .collect();
-    assert_eq!(names.len(), experiment.cells(0).len());
+    let cells = cells(&experiment, 0);
+    let plain = cells.iter();
+    let plain = plain.filter(|cell| matches!(cell.job, Job::Plain(_)));
+    assert_eq!(plain.clone().count(), 2 * 2 * 2);
+    assert!(plain.into_iter().all(|cell| cell.arms == [0, 2]));
+    let names: BTreeSet<String> = cells.iter().map(|cell| cell.name.clone()).collect();
+    assert_eq!(names.len(), cells.len());
 }
 
 #[test]
@@ -486,12 +473,13 @@ fn each_order_of_magnitude_of_rows_is_equally_likely() {
 fn only_the_chosen_kinds_are_measured() {
     let mut experiment = with_plain(false);
     experiment.kinds = vec![CellKind::Wide, CellKind::Storm];
-    let kinds: Vec<CellKind> = experiment.cells(0).iter().map(|c| c.job.kind()).collect();
+    let kinds = cells(&experiment, 0).into_iter();
+    let kinds: Vec<CellKind> = kinds.map(|cell| cell.job.kind()).collect();
     let (wide, storm) = (CellKind::Wide, CellKind::Storm);
     assert_eq!(kinds, [wide, wide, storm, storm]);
     assert!(experiment.plain().is_none() && experiment.with_own_tables().is_some());
     experiment.kinds = vec![CellKind::OpenLoop];
-    assert_eq!(experiment.cells(0).len(), 2);
+    assert_eq!(cells(&experiment, 0).len(), 2);
     assert!(experiment.with_own_tables().is_none());
 }
 
@@ -502,9 +490,9 @@ fn a_short_run_of_the_further_cells_compares_two_arms_once() {
         further.short = true;
     }
     let further = |round| {
-        let cells = experiment.cells(round).into_iter();
+        let cells = cells(&experiment, round).into_iter();
         let further = cells.filter(|cell| matches!(cell.job, Job::Further(_)));
-        let arms = further.map(|cell| experiment.taking_part(&cell));
+        let arms = further.map(|cell| cell.arms);
         arms.collect::<Vec<Vec<usize>>>()
     };
     assert_eq!(further(0), vec![vec![0, 2]; 6]);

@@ -1,17 +1,9 @@
 use super::*;
-use clap::Parser;
+use crate::bench::common::parsed;
 use helenus_console::settings::judge;
 
-#[derive(Parser)]
-struct Line {
-    #[command(flatten)]
-    args: AssignmentArgs,
-}
-
 fn args(line: &str) -> AssignmentArgs {
-    Line::try_parse_from(line.split_whitespace())
-        .unwrap_or_else(|error| panic!("{error}"))
-        .args
+    parsed(line).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]
@@ -63,8 +55,8 @@ fn reports_have_arms_of_their_own_beside_those_without() {
         args.on_reports()
             .is_some_and(|note| note.contains("have the agent"))
     );
-    let contact = ["x", "--agent", "--contact", "127.0.0.1:9042"];
-    assert!(Line::try_parse_from(contact).is_err());
+    let contact = "x --agent --contact 127.0.0.1:9042";
+    assert!(parsed::<AssignmentArgs>(contact).is_err());
 }
 
 #[test]
@@ -105,7 +97,7 @@ fn scenarios_have_an_order_and_faults_need_own_nodes() {
     );
     assert!(args("x --nodes 1").check().is_err());
     assert!(args("x --nodes 1 --scenarios idle").check().is_ok());
-    assert!(Line::try_parse_from(["x", "--scenarios", "calm"]).is_err());
+    assert!(parsed::<AssignmentArgs>("x --scenarios calm").is_err());
 }
 
 #[test]
