@@ -261,7 +261,7 @@ fn plan(cx: &ExecContext<'_>) -> Option<Planned> {
         return None;
     }
     let mut partition = Vec::new();
-    let owners = snapshot.schema().owners(&*prepared.table.as_ref()?.0)?;
+    let owners = snapshot.schema().owners(&prepared.table.as_ref()?.0)?;
     let ring = snapshot.nodes().ring()?;
     let key = in_keys.key(&options.values)?;
     if key.common_len().saturating_mul(values.len()) > COMMON_BYTES_MAX {
