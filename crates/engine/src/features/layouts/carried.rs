@@ -261,7 +261,10 @@ fn send_before(cx: &ExecContext<'_>, table: &LogicalTable) -> Option<Instant> {
     let first = cx.query.send_before?;
     let held = cx.engine.shared.leases.held(cx.engine.now);
     let newest = cx.engine.shared.snapshot.load();
-    let now = newest.features().layouts.table(&table.keyspace, &table.name);
+    let now = newest
+        .features()
+        .layouts
+        .table(&table.keyspace, &table.name);
     let names = |table: &LogicalTable| -> Vec<String> {
         let copies = table.copies.iter();
         copies.map(|copy| copy.physical.clone()).collect()
