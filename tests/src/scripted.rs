@@ -11,13 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::raw::op;
+use helenus_wire::{ErrorBody, Reader, code, write};
+
+use crate::raw::{op, value};
 
 pub const PASSWORD_AUTHENTICATOR: &str = "org.apache.cassandra.auth.PasswordAuthenticator";
-
-const PROTOCOL_ERROR: i32 = 0x000A;
-const BAD_CREDENTIALS: i32 = 0x0100;
-const INVALID: i32 = 0x2200;
 
 const INT: &[u8] = &[0, 0x09];
 const UUID: &[u8] = &[0, 0x0C];
@@ -214,28 +212,29 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> Result<()> {
         };
         if header[0] != 4 {
             let text = "Invalid or unsupported protocol version (5); supported versions are (4/v4)";
-            answer(op::ERROR, &error(PROTOCOL_ERROR, text))?;
+            answer(op::ERROR, &error(code::PROTOCOL, text))?;
             return Ok(());
         }
         match header[4] {
             op::OPTIONS => {
                 let mut body = vec![0, 1];
-                string(&mut body, "CQL_VERSION");
-                body.extend([0, 1]);
-                string(&mut body, "3.4.7");
+                write::string(&mut body, "CQL_VERSION");
+                write::string_list(&mut body, &["3.4.7"]);
                 answer(op::SUPPORTED, &body)?;
             }
             op::STARTUP => {
                 let class = {
                     let mut script = shared.script();
-                    script.startups.push(string_map(&body));
+                    let options = Reader::new(&body).string_map().unwrap_or_default();
+                    let owned = options.iter().map(|(k, v)| ((*k).into(), (*v).into()));
+                    script.startups.push(owned.collect());
                     script.authenticator.clone()
                 };
                 match class {
                     None => answer(op::READY, &[])?,
                     Some(class) => {
                         let mut body = Vec::new();
-                        string(&mut body, &class);
+                        write::string(&mut body, &class);
                         answer(op::AUTHENTICATE, &body)?;
                     }
                 }
@@ -245,26 +244,26 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> Result<()> {
                 match shared.judge(&token) {
                     Verdict::Accept => answer(op::AUTH_SUCCESS, &[0xFF; 4])?,
                     Verdict::AcceptWith(bytes) => {
-                        answer(op::AUTH_SUCCESS, &cell(Some(&bytes)))?;
+                        answer(op::AUTH_SUCCESS, &value(&bytes))?;
                     }
                     Verdict::AcceptAndClose => {
                         answer(op::AUTH_SUCCESS, &[0xFF; 4])?;
                         return stream.shutdown(Shutdown::Both);
                     }
-                    Verdict::Refuse(text) => answer(op::ERROR, &error(BAD_CREDENTIALS, &text))?,
-                    Verdict::Challenge => answer(op::AUTH_CHALLENGE, &cell(Some(b"and?")))?,
+                    Verdict::Refuse(text) => {
+                        answer(op::ERROR, &error(code::BAD_CREDENTIALS, &text))?
+                    }
+                    Verdict::Challenge => answer(op::AUTH_CHALLENGE, &value(b"and?"))?,
                     Verdict::Silence => {}
                     Verdict::Close => return stream.shutdown(Shutdown::Both),
                 }
             }
             op::REGISTER => answer(op::READY, &[])?,
             op::QUERY => {
-                let length = body.first_chunk().map_or(0, |n| u32::from_be_bytes(*n));
-                let text = body.get(4..4 + length as usize).unwrap_or_default();
-                let text = String::from_utf8_lossy(text);
-                answer(op::RESULT, &shared.rows(&text, &token))?;
+                let text = Reader::new(&body).long_string().unwrap_or_default();
+                answer(op::RESULT, &shared.rows(text, &token))?;
             }
-            _ => answer(op::ERROR, &error(INVALID, "this is not scripted"))?,
+            _ => answer(op::ERROR, &error(code::INVALID, "this is not scripted"))?,
         }
     }
 }
@@ -299,7 +298,7 @@ impl Shared {
         let mut host_id = vec![0; 15];
         host_id.push(index as u8 + 1);
         let mut tokens = 1_u32.to_be_bytes().to_vec();
-        tokens.extend(cell(Some((index as i64 * 1000).to_string().as_bytes())));
+        tokens.extend(value((index as i64 * 1000).to_string().as_bytes()));
         let mut row = vec![
             ("host_id", UUID, host_id),
             ("data_center", TEXT, b"dc1".to_vec()),
@@ -330,53 +329,29 @@ fn rows(rows: &[Vec<Column<'_>>]) -> Vec<u8> {
     let columns = rows.first().map_or(&[][..], Vec::as_slice);
     let mut body = Vec::new();
     for n in [2, 1, columns.len() as u32] {
-        body.extend(n.to_be_bytes());
+        write::u32(&mut body, n);
     }
-    string(&mut body, "scripted");
-    string(&mut body, "scripted");
+    write::string(&mut body, "scripted");
+    write::string(&mut body, "scripted");
     for (name, column_type, _) in columns {
-        string(&mut body, name);
+        write::string(&mut body, name);
         body.extend(*column_type);
     }
-    body.extend((rows.len() as u32).to_be_bytes());
+    write::u32(&mut body, rows.len() as u32);
     for (_, _, value) in rows.iter().flatten() {
-        body.extend(cell(Some(value)));
+        write::bytes(&mut body, Some(value));
     }
     body
 }
 
-fn error(code: i32, text: &str) -> Vec<u8> {
-    let mut body = code.to_be_bytes().to_vec();
-    string(&mut body, text);
+fn error(code: i32, message: &str) -> Vec<u8> {
+    let mut body = Vec::new();
+    let fields = &[];
+    let error = ErrorBody {
+        code,
+        message,
+        fields,
+    };
+    error.write(&mut body);
     body
-}
-
-fn cell(value: Option<&[u8]>) -> Vec<u8> {
-    match value {
-        None => vec![0xFF; 4],
-        Some(value) => [&(value.len() as u32).to_be_bytes(), value].concat(),
-    }
-}
-
-fn string(out: &mut Vec<u8>, text: &str) {
-    out.extend((text.len() as u16).to_be_bytes());
-    out.extend(text.as_bytes());
-}
-
-/// A map of strings; what cannot be read ends it.
-fn string_map(mut body: &[u8]) -> Vec<(String, String)> {
-    let short = |body: &mut &[u8]| {
-        let (head, rest) = body.split_first_chunk()?;
-        *body = rest;
-        Some(usize::from(u16::from_be_bytes(*head)))
-    };
-    let text = |body: &mut &[u8]| {
-        let length = short(body)?;
-        let (head, rest) = body.split_at_checked(length)?;
-        *body = rest;
-        Some(String::from_utf8_lossy(head).into_owned())
-    };
-    // The number of pairs says no more than their end does.
-    body = body.get(2..).unwrap_or_default();
-    std::iter::from_fn(|| Some((text(&mut body)?, text(&mut body)?))).collect()
 }

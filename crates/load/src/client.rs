@@ -61,14 +61,14 @@ pub struct SchemaClient(Opened);
 #[derive(Debug)]
 enum Opened {
     Driver(Box<Session>),
-    Raw(raw::Once),
+    Raw(Box<raw::Once>),
 }
 
 impl SchemaClient {
     pub async fn open(endpoint: &Endpoint, client: ClientKind) -> Result<Self> {
         Ok(Self(match client {
             ClientKind::Driver => Opened::Driver(Box::new(endpoint.connect().await?)),
-            ClientKind::Raw => Opened::Raw(raw::Once::open(endpoint).await?),
+            ClientKind::Raw => Opened::Raw(Box::new(raw::Once::open(endpoint).await?)),
         }))
     }
 

@@ -1,9 +1,11 @@
 //! BATCH requests.
 
 use anyhow::Result;
-use helenus_tests::raw::{Fault, Prepared, op};
+use helenus_client::BatchChild;
+use helenus_tests::raw::{Fault, Prepared};
+use helenus_wire::ValueRef;
 
-use crate::client::{Answer, Request, Session, bytes, short_bytes};
+use crate::client::{Answer, Asked, Request, Session};
 
 pub(crate) enum Child<'a> {
     Text(String, Vec<Vec<u8>>),
@@ -17,25 +19,19 @@ pub(crate) fn ask(
     children: &[Child<'_>],
     request: &Request<'_>,
 ) -> Result<std::result::Result<Answer, Fault>> {
-    let mut body = vec![kind];
-    body.extend((children.len() as u16).to_be_bytes());
-    for child in children {
-        let values = match child {
-            Child::Text(text, values) => {
-                body.push(0);
-                bytes(&mut body, text.as_bytes());
-                values
-            }
-            Child::Prepared(prepared, values) => {
-                body.push(1);
-                short_bytes(&mut body, &prepared.id);
-                values
-            }
+    let values = children.iter().map(|child| {
+        let (Child::Text(_, values) | Child::Prepared(_, values)) = child;
+        values.iter().map(|v| ValueRef::Set(v)).collect()
+    });
+    let values: Vec<Vec<ValueRef<'_>>> = values.collect();
+    let children = children.iter().zip(&values).map(|(child, values)| {
+        let statement = match child {
+            Child::Text(text, _) => Asked::Text(text),
+            Child::Prepared(prepared, _) => Asked::Prepared(prepared.ids()),
         };
-        body.extend((values.len() as u16).to_be_bytes());
-        values.iter().for_each(|value| bytes(&mut body, value));
-    }
-    session.put_options(&mut body, request, None);
-    let answer = session.client.call(op::BATCH, &body)?.judged()?;
+        BatchChild { statement, values }
+    });
+    let children: Vec<_> = children.collect();
+    let answer = session.client.batch(kind, &children, &request.options())?;
     Ok(answer.map(|_| Answer::default()))
 }

@@ -3,12 +3,15 @@
 use std::net::{SocketAddr, TcpStream};
 
 use anyhow::{Result, bail, ensure};
-use helenus_tests::raw::{Client, Fault, Prepared, Spec, op};
+use helenus_client::Options;
+pub(crate) use helenus_client::Statement as Asked;
+use helenus_tests::raw::{Client, Column, Fault, Row, names_in_reverse};
+use helenus_wire::ValueRef;
 
 /// The error of a node that does not know a prepared statement.
 const UNPREPARED: i32 = 0x2500;
 
-pub(crate) type Rows = Vec<Vec<Option<Vec<u8>>>>;
+pub(crate) type Rows = Vec<Row>;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Request<'a> {
@@ -23,18 +26,23 @@ pub(crate) struct Request<'a> {
     pub timestamp: Option<i64>,
 }
 
+impl Request<'_> {
+    /// Without the values.
+    pub(crate) fn options(&self) -> Options<'static> {
+        Options {
+            skip_metadata: self.skip_metadata,
+            page_size: self.page_size,
+            timestamp: self.timestamp,
+            ..Options::at(self.consistency)
+        }
+    }
+}
+
 /// All rows of a SELECT.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
-    pub columns: Vec<Spec>,
+    pub columns: Vec<Column>,
     pub rows: Rows,
-}
-
-/// The statement of a request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Asked<'a> {
-    Text(&'a str),
-    Prepared(&'a Prepared),
 }
 
 pub(crate) struct Session {
@@ -67,7 +75,7 @@ impl Session {
         // A node whose cache is full may forget at once what it has prepared.
         for _ in 0..10 {
             let answer = match self.client.try_prepare(text)? {
-                Ok(prepared) => self.ask(Asked::Prepared(&prepared), request)?,
+                Ok(prepared) => self.ask(Asked::Prepared(prepared.ids()), request)?,
                 Err(fault) => return Ok(Err(fault)),
             };
             match answer {
@@ -84,15 +92,22 @@ impl Session {
         asked: Asked<'_>,
         request: &Request<'_>,
     ) -> Result<std::result::Result<Answer, Fault>> {
+        let mut values: Vec<_> = request.values.iter().map(|v| ValueRef::Set(v)).collect();
+        let names = match request.named {
+            true => names_in_reverse(&mut values),
+            false => Vec::new(),
+        };
+        let has_values = !values.is_empty();
         let mut all = Answer::default();
-        let mut state = None;
+        let mut state: Option<Vec<u8>> = None;
         for _ in 0..10_000 {
-            let body = self.body(asked, request, state.as_deref());
-            let opcode = match asked {
-                Asked::Text(_) => op::QUERY,
-                Asked::Prepared(_) => op::EXECUTE,
+            let options = Options {
+                values: has_values.then_some(&values[..]),
+                names: &names,
+                paging_state: state.as_deref(),
+                ..request.options()
             };
-            let answer = match self.client.call(opcode, &body)?.judged()? {
+            let answer = match self.client.ask(asked, &options)? {
                 Ok(answer) => answer,
                 Err(fault) => return Ok(Err(fault)),
             };
@@ -121,77 +136,4 @@ impl Session {
         }
         bail!("the pages do not end")
     }
-
-    fn body(&self, asked: Asked<'_>, request: &Request<'_>, state: Option<&[u8]>) -> Vec<u8> {
-        let mut out = Vec::new();
-        match asked {
-            Asked::Text(text) => bytes(&mut out, text.as_bytes()),
-            Asked::Prepared(prepared) => {
-                short_bytes(&mut out, &prepared.id);
-                if let Some(id) = &prepared.result_id {
-                    short_bytes(&mut out, id);
-                }
-            }
-        }
-        self.put_options(&mut out, request, state);
-        out
-    }
-
-    /// Everything behind what is asked.
-    pub(crate) fn put_options(
-        &self,
-        out: &mut Vec<u8>,
-        request: &Request<'_>,
-        state: Option<&[u8]>,
-    ) {
-        let has_values = !request.values.is_empty();
-        let named = has_values && request.named;
-        let flags = u32::from(has_values)
-            | u32::from(request.skip_metadata) << 1
-            | u32::from(request.page_size.is_some()) << 2
-            | u32::from(state.is_some()) << 3
-            | u32::from(request.timestamp.is_some()) << 5
-            | u32::from(named) << 6;
-        self.consistency_and_flags(out, request.consistency, flags);
-        if has_values {
-            out.extend((request.values.len() as u16).to_be_bytes());
-            let mut values: Vec<_> = request.values.iter().enumerate().collect();
-            if named {
-                values.reverse();
-            }
-            for (at, value) in values {
-                if named {
-                    short_bytes(out, format!("m{at}").as_bytes());
-                }
-                bytes(out, value);
-            }
-        }
-        if let Some(size) = request.page_size {
-            out.extend(size.to_be_bytes());
-        }
-        if let Some(state) = state {
-            bytes(out, state);
-        }
-        if let Some(timestamp) = request.timestamp {
-            out.extend(timestamp.to_be_bytes());
-        }
-    }
-
-    fn consistency_and_flags(&self, out: &mut Vec<u8>, consistency: u16, flags: u32) {
-        out.extend(consistency.to_be_bytes());
-        match self.client.version {
-            5.. => out.extend(flags.to_be_bytes()),
-            _ => out.push(flags as u8),
-        }
-    }
-}
-
-pub(crate) fn short_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend((bytes.len() as u16).to_be_bytes());
-    out.extend(bytes);
-}
-
-pub(crate) fn bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend((bytes.len() as u32).to_be_bytes());
-    out.extend(bytes);
 }

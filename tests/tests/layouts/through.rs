@@ -199,7 +199,7 @@ impl History<'_> {
         let request = self.of_write(&values, known.form);
         let prepared = &known.prepared;
         let ask = |side: usize, session: &mut Session| {
-            session.ask(Asked::Prepared(&prepared[side]), &request)
+            session.ask(Asked::Prepared(prepared[side].ids()), &request)
         };
         self.both(&text, ask)
     }
@@ -225,7 +225,7 @@ impl History<'_> {
             timestamp: None,
         };
         let ask = |side: usize, session: &mut Session| match prepared {
-            Some(prepared) => session.ask(Asked::Prepared(&prepared[side]), &request),
+            Some(prepared) => session.ask(Asked::Prepared(prepared[side].ids()), &request),
             None => session.ask(Asked::Text(&of_side(text, side)), &request),
         };
         self.both(text, ask).with_context(|| format!("{request:?}"))

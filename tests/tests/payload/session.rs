@@ -3,7 +3,9 @@
 use std::net::{SocketAddr, TcpStream};
 
 use anyhow::{Result, bail};
-use helenus_tests::raw::{Client, Fault, Prepared, Spec, op};
+use helenus_client::{BatchChild, Options, Statement};
+use helenus_tests::raw::{Client, Column, Fault, ONE, names_in_reverse};
+use helenus_wire::ValueRef;
 
 /// The error of a node that does not know a prepared statement.
 const UNPREPARED: i32 = 0x2500;
@@ -17,14 +19,24 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    fn write(&self, out: &mut Vec<u8>) {
+    /// The bytes of one that is set.
+    fn bytes(&self) -> Vec<u8> {
         match self {
-            Value::Int(n) => bytes(out, &n.to_be_bytes()),
-            Value::Text(text) => bytes(out, text.as_bytes()),
-            Value::Null => out.extend((-1_i32).to_be_bytes()),
-            Value::Unset => out.extend((-2_i32).to_be_bytes()),
+            Value::Int(n) => n.to_be_bytes().to_vec(),
+            Value::Text(text) => text.clone().into_bytes(),
+            Value::Null | Value::Unset => Vec::new(),
         }
     }
+}
+
+/// Values, of which these are the bytes.
+fn refs<'a>(values: &[Value], bytes: &'a [Vec<u8>]) -> Vec<ValueRef<'a>> {
+    let values = values.iter().zip(bytes).map(|(value, bytes)| match value {
+        Value::Int(_) | Value::Text(_) => ValueRef::Set(bytes),
+        Value::Null => ValueRef::Null,
+        Value::Unset => ValueRef::Unset,
+    });
+    values.collect()
 }
 
 /// How a statement is sent.
@@ -42,7 +54,7 @@ pub(crate) struct Request {
 /// All rows of a result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
-    pub columns: Vec<Spec>,
+    pub columns: Vec<Column>,
     pub rows: Vec<Vec<Option<Vec<u8>>>>,
 }
 
@@ -71,14 +83,14 @@ impl Session {
     ) -> Result<std::result::Result<Answer, Fault>> {
         // A statement may be forgotten between PREPARE and EXECUTE.
         for _ in 0..10 {
-            let prepared = match request.prepared {
+            let answer = match request.prepared {
                 true => match self.client.try_prepare(text)? {
-                    Ok(prepared) => Some(prepared),
+                    Ok(prepared) => self.pages(Statement::Prepared(prepared.ids()), request)?,
                     Err(fault) => return Ok(Err(fault)),
                 },
-                false => None,
+                false => self.pages(Statement::Text(text), request)?,
             };
-            match self.pages(text, prepared.as_ref(), request)? {
+            match answer {
                 Err(fault) if fault.code == UNPREPARED => {}
                 answer => return Ok(answer),
             }
@@ -88,29 +100,29 @@ impl Session {
 
     fn pages(
         &mut self,
-        text: &str,
-        prepared: Option<&Prepared>,
+        statement: Statement<'_>,
         request: &Request,
     ) -> Result<std::result::Result<Answer, Fault>> {
+        let bytes: Vec<_> = request.values.iter().map(Value::bytes).collect();
+        let mut values = refs(&request.values, &bytes);
+        let names = match request.named {
+            true => names_in_reverse(&mut values),
+            false => Vec::new(),
+        };
+        let has_values = !values.is_empty();
         let mut all = Answer::default();
-        let mut state = None;
+        let mut state: Option<Vec<u8>> = None;
         for _ in 0..10_000 {
-            let mut body = Vec::new();
-            let opcode = match prepared {
-                None => {
-                    bytes(&mut body, text.as_bytes());
-                    op::QUERY
-                }
-                Some(prepared) => {
-                    short_bytes(&mut body, &prepared.id);
-                    if let Some(id) = &prepared.result_id {
-                        short_bytes(&mut body, id);
-                    }
-                    op::EXECUTE
-                }
+            let options = Options {
+                values: has_values.then_some(&values[..]),
+                names: &names,
+                skip_metadata: request.skip_metadata,
+                page_size: request.page_size,
+                paging_state: state.as_deref(),
+                timestamp: request.timestamp,
+                ..Options::at(ONE)
             };
-            self.put_options(&mut body, request, state.as_deref());
-            let answer = match self.client.call(opcode, &body)?.judged()? {
+            let answer = match self.client.ask(statement, &options)? {
                 Ok(answer) => answer,
                 Err(fault) => return Ok(Err(fault)),
             };
@@ -136,81 +148,36 @@ impl Session {
         children: &[Child],
         timestamp: i64,
     ) -> Result<std::result::Result<Answer, Fault>> {
-        let mut body = vec![kind];
-        body.extend((children.len() as u16).to_be_bytes());
+        let mut known = Vec::new();
         for child in children {
-            match child.prepared {
-                true => {
-                    let prepared = match self.client.try_prepare(&child.text)? {
-                        Ok(prepared) => prepared,
-                        Err(fault) => return Ok(Err(fault)),
-                    };
-                    body.push(1);
-                    short_bytes(&mut body, &prepared.id);
-                }
-                false => {
-                    body.push(0);
-                    bytes(&mut body, child.text.as_bytes());
-                }
-            }
-            body.extend((child.values.len() as u16).to_be_bytes());
-            child.values.iter().for_each(|value| value.write(&mut body));
+            known.push(match child.prepared {
+                true => match self.client.try_prepare(&child.text)? {
+                    Ok(prepared) => Some(prepared),
+                    Err(fault) => return Ok(Err(fault)),
+                },
+                false => None,
+            });
         }
-        let request = Request {
+        let bytes = |child: &Child| child.values.iter().map(Value::bytes).collect();
+        let bytes: Vec<Vec<Vec<u8>>> = children.iter().map(bytes).collect();
+        let values = children.iter().zip(&bytes);
+        let values: Vec<_> = values
+            .map(|(child, bytes)| refs(&child.values, bytes))
+            .collect();
+        let children = children.iter().zip(&known).zip(&values);
+        let children = children.map(|((child, known), values)| BatchChild {
+            statement: match known {
+                Some(prepared) => Statement::Prepared(prepared.ids()),
+                None => Statement::Text(&child.text),
+            },
+            values,
+        });
+        let children: Vec<_> = children.collect();
+        let options = Options {
             timestamp: Some(timestamp),
-            ..Request::default()
+            ..Options::at(ONE)
         };
-        self.put_options(&mut body, &request, None);
-        let answer = self.client.call(op::BATCH, &body)?.judged()?;
+        let answer = self.client.batch(kind, &children, &options)?;
         Ok(answer.map(|_| Answer::default()))
     }
-
-    /// Everything behind what is asked, at ONE.
-    fn put_options(&self, out: &mut Vec<u8>, request: &Request, state: Option<&[u8]>) {
-        let has_values = !request.values.is_empty();
-        let named = has_values && request.named;
-        let flags = u32::from(has_values)
-            | u32::from(request.skip_metadata) << 1
-            | u32::from(request.page_size.is_some()) << 2
-            | u32::from(state.is_some()) << 3
-            | u32::from(request.timestamp.is_some()) << 5
-            | u32::from(named) << 6;
-        out.extend(1_u16.to_be_bytes());
-        match self.client.version {
-            5.. => out.extend(flags.to_be_bytes()),
-            _ => out.push(flags as u8),
-        }
-        if has_values {
-            out.extend((request.values.len() as u16).to_be_bytes());
-            let mut values: Vec<_> = request.values.iter().enumerate().collect();
-            if named {
-                values.reverse();
-            }
-            for (at, value) in values {
-                if named {
-                    short_bytes(out, format!("m{at}").as_bytes());
-                }
-                value.write(out);
-            }
-        }
-        if let Some(size) = request.page_size {
-            out.extend(size.to_be_bytes());
-        }
-        if let Some(state) = state {
-            bytes(out, state);
-        }
-        if let Some(timestamp) = request.timestamp {
-            out.extend(timestamp.to_be_bytes());
-        }
-    }
-}
-
-fn short_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend((bytes.len() as u16).to_be_bytes());
-    out.extend(bytes);
-}
-
-fn bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend((bytes.len() as u32).to_be_bytes());
-    out.extend(bytes);
 }

@@ -147,11 +147,7 @@ impl Sender {
         let sent = has_sent.clone();
         let thread = thread::spawn(move || {
             let mut client = Client::ready(address, version)?;
-            let mut kinds = vec![0, 1];
-            kinds.extend((b"STATUS_CHANGE".len() as u16).to_be_bytes());
-            kinds.extend(b"STATUS_CHANGE");
-            let answer = client.call(op::REGISTER, &kinds)?;
-            assert_eq!(answer.opcode, op::READY);
+            client.register(&["STATUS_CHANGE"])?;
             let mut event: Option<Vec<u8>> = None;
             let mut bursts = 0;
             let mut last = false;

@@ -265,8 +265,7 @@ fn a_proxy_is_replaced_and_no_client_is_refused_or_loses_an_answer() {
     let query = envelope(4, 7, op::QUERY, &halved.query_body(READ, 1));
     let mut sent = 0;
     let mut listener = Client::ready(address, 5).expect("a client");
-    let registered = listener.call(op::REGISTER, b"\0\x01\0\x0dSCHEMA_CHANGE");
-    assert_eq!(registered.expect("an answer").opcode, op::READY);
+    listener.register(&["SCHEMA_CHANGE"]).expect("registered");
     let times = std::env::var("HELENUS_HANDOVERS").ok();
     let times = times.map_or(TIMES, |times| times.parse().expect("a number"));
     for time in 0..times {

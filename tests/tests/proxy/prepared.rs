@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use helenus_client::{BatchChild, Options, Statement, ValueRef};
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Client, ONE, Prepared, envelope, op};
 
@@ -33,7 +34,7 @@ impl Driver {
     }
 
     /// The columns of the rows as the driver takes them to be, and as they are.
-    fn read(&mut self) -> (i32, i32) {
+    fn read(&mut self) -> (usize, usize) {
         let answer = match self
             .client
             .execute_known(&self.known, &KEY)
@@ -194,8 +195,17 @@ fn a_batch_runs_in_the_keyspace_of_its_session() {
         let own = client.prepare(own).expect("prepared");
         let key = 10_i32.to_be_bytes();
         let other = "INSERT INTO t (k, a) VALUES (11, 7)";
-        let body = client.batch_body(&own, &[&key], other);
-        let answer = client.call(op::BATCH, &body).expect("answer").judged();
+        let children = [
+            BatchChild {
+                statement: Statement::Prepared(own.ids()),
+                values: &[ValueRef::Set(&key)],
+            },
+            BatchChild {
+                statement: Statement::Text(other),
+                values: &[],
+            },
+        ];
+        let answer = client.batch(0, &children, &Options::at(ONE));
         answer.expect("answer").expect("written");
         let rows = client.query("SELECT a FROM t WHERE k IN (10, 11)");
         assert_eq!(rows.expect("rows").len(), 2, "{address} v{version}");

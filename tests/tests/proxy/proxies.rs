@@ -34,11 +34,7 @@ pub(crate) fn several_proxies(cluster: &Cluster) {
     each_takes_the_others_ids(&proxy_a, &proxy_b);
 
     let mut client = Client::ready(a.0, 5).expect("client");
-    let mut kinds = vec![0, 1];
-    kinds.extend((b"STATUS_CHANGE".len() as u16).to_be_bytes());
-    kinds.extend(b"STATUS_CHANGE");
-    let answer = client.call(op::REGISTER, &kinds).expect("an answer");
-    assert_eq!(answer.opcode, op::READY);
+    client.register(&["STATUS_CHANGE"]).expect("registered");
     for kill in [false, true] {
         if kill {
             proxy_b.kill().expect("SIGKILL");

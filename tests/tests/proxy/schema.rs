@@ -57,11 +57,7 @@ pub(crate) fn changes_with_a_node_away(cluster: &mut Cluster) {
 /// Six changes at a time, each of which waits as long as it may: together longer than a request may.
 fn waiting_changes_do_not_fail_and_do_not_hold_up_events(cluster: &Cluster, proxy: &Proxy) {
     let mut listener = Client::ready(proxy.address, 5).expect("client");
-    let mut kinds = vec![0, 1];
-    kinds.extend((b"SCHEMA_CHANGE".len() as u16).to_be_bytes());
-    kinds.extend(b"SCHEMA_CHANGE");
-    let answer = listener.call(op::REGISTER, &kinds).expect("an answer");
-    assert_eq!(answer.opcode, op::READY);
+    listener.register(&["SCHEMA_CHANGE"]).expect("registered");
     let changes: Vec<_> = (0..6)
         .map(|number| {
             let address = proxy.address;

@@ -3,9 +3,11 @@
 
 use std::net::{SocketAddr, TcpStream};
 
+use helenus_client::{BatchChild, Statement, ValueRef, request};
 use helenus_cluster::Cluster;
 use helenus_tests::proxy::{Options, Proxy, free_addresses};
 use helenus_tests::raw::{Answer, Client, ONE, Prepared, op};
+use helenus_wire::write;
 
 /// On a cluster of three nodes: each has two peers, as the proxy here.
 pub(crate) fn tables_that_show_the_proxies(cluster: &Cluster) {
@@ -54,69 +56,34 @@ struct Ask<'a> {
     keyspace: Option<&'a str>,
 }
 
-fn short_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend((bytes.len() as u16).to_be_bytes());
-    out.extend(bytes);
-}
-
-fn bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend((bytes.len() as u32).to_be_bytes());
-    out.extend(bytes);
-}
-
 impl Ask<'_> {
-    fn body(&self, version: u8) -> Vec<u8> {
-        let mut body = Vec::new();
+    fn statement(&self) -> Statement<'_> {
         match self.prepared {
-            None => bytes(&mut body, self.text.as_bytes()),
-            Some(prepared) => {
-                short_bytes(&mut body, &prepared.id);
-                if let Some(id) = &prepared.result_id {
-                    short_bytes(&mut body, id);
-                }
-            }
+            None => Statement::Text(self.text),
+            Some(prepared) => Statement::Prepared(prepared.ids()),
         }
-        body.extend(self.consistency.unwrap_or(ONE).to_be_bytes());
-        let set = |on: bool, bit: u32| if on { bit } else { 0 };
-        let flags = set(self.values.is_some(), 1)
-            | set(self.skip_metadata, 2)
-            | set(self.size.is_some(), 4)
-            | set(self.state.is_some(), 8)
-            | set(!self.names.is_empty(), 0x40)
-            | set(self.keyspace.is_some(), 0x80);
-        match version {
-            5.. => body.extend(flags.to_be_bytes()),
-            _ => body.push(flags as u8),
-        }
-        if let Some(values) = self.values {
-            body.extend((values.len() as u16).to_be_bytes());
-            for (at, value) in values.iter().enumerate() {
-                if let Some(name) = self.names.get(at) {
-                    short_bytes(&mut body, name.as_bytes());
-                }
-                match value {
-                    Some(value) => bytes(&mut body, value),
-                    None => body.extend((-1_i32).to_be_bytes()),
-                }
-            }
-        }
-        if let Some(size) = self.size {
-            body.extend(size.to_be_bytes());
-        }
-        if let Some(state) = self.state {
-            bytes(&mut body, state);
-        }
-        if let Some(keyspace) = self.keyspace {
-            short_bytes(&mut body, keyspace.as_bytes());
-        }
-        body
+    }
+
+    fn body(&self, version: u8) -> Vec<u8> {
+        let values = self.values.unwrap_or_default().iter();
+        let values: Vec<_> = values
+            .map(|value| value.map_or(ValueRef::Null, ValueRef::Set))
+            .collect();
+        let names: Vec<String> = self.names.iter().map(|name| (*name).to_owned()).collect();
+        let options = helenus_client::Options {
+            values: self.values.map(|_| &values[..]),
+            names: &names,
+            skip_metadata: self.skip_metadata,
+            page_size: self.size,
+            paging_state: self.state,
+            keyspace: self.keyspace,
+            ..helenus_client::Options::at(self.consistency.unwrap_or(ONE))
+        };
+        request(version, self.statement(), &options)
     }
 
     fn of(&self, client: &mut Client<TcpStream>) -> Answer {
-        let opcode = match self.prepared {
-            None => op::QUERY,
-            Some(_) => op::EXECUTE,
-        };
+        let opcode = self.statement().opcode() as u8;
         let body = self.body(client.version);
         client.call(opcode, &body).expect("an answer")
     }
@@ -387,8 +354,8 @@ fn requests_with_a_payload_are_for_a_node(through: &mut Client<TcpStream>, nodes
         return;
     }
     let mut body = vec![0, 1];
-    short_bytes(&mut body, b"name");
-    bytes(&mut body, b"value");
+    write::string(&mut body, "name");
+    write::bytes(&mut body, Some(b"value"));
     body.extend(ask.body(through.version));
     let answer = through
         .call_flagged(op::QUERY, 0x04, &body)
@@ -461,20 +428,16 @@ fn tables_of_ones_own_are_not_the_systems(through: &mut Client<TcpStream>) {
     // A batch writes to the keyspace in force, or to its own.
     let batch = |client: &mut Client<TcpStream>, keyspace: Option<&str>, v: u8| {
         let text = format!("INSERT INTO local (key, v) VALUES ('mine', {v})");
-        let mut body = vec![0, 0, 1, 0];
-        bytes(&mut body, text.as_bytes());
-        body.extend([0, 0]);
-        body.extend(ONE.to_be_bytes());
-        let flags = keyspace.map_or(0, |_| 0x80_u32);
-        match version {
-            5.. => body.extend(flags.to_be_bytes()),
-            _ => body.push(0),
-        }
-        if let Some(keyspace) = keyspace {
-            short_bytes(&mut body, keyspace.as_bytes());
-        }
-        let answer = client.call(op::BATCH, &body).expect("an answer");
-        assert_eq!(answer.opcode, op::RESULT, "{:?}", answer.fault());
+        let insert = BatchChild {
+            statement: Statement::Text(&text),
+            values: &[],
+        };
+        let options = helenus_client::Options {
+            keyspace,
+            ..helenus_client::Options::at(ONE)
+        };
+        let answer = client.batch(0, &[insert], &options).expect("an answer");
+        answer.expect("written");
         let read = Ask {
             text: "SELECT v FROM u.local",
             ..Ask::default()

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use helenus_client::{Options, Statement, ValueRef, request};
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Answer, Client, ONE, op};
 use helenus_wire::{Opcode, code};
@@ -358,19 +359,11 @@ fn a_request_that_is_invalid_in_itself_is_blamed_alone() {
 
 /// An EXECUTE with one value, which is null.
 fn with_null(prepared: &helenus_tests::raw::Prepared) -> Vec<u8> {
-    let mut body = Vec::new();
-    for id in [Some(&prepared.id), prepared.result_id.as_ref()]
-        .into_iter()
-        .flatten()
-    {
-        body.extend((id.len() as u16).to_be_bytes());
-        body.extend(id);
-    }
-    body.extend(ONE.to_be_bytes());
-    body.extend(1_u32.to_be_bytes());
-    body.extend(1_u16.to_be_bytes());
-    body.extend((-1_i32).to_be_bytes());
-    body
+    let options = Options {
+        values: Some(&[ValueRef::Null]),
+        ..Options::at(ONE)
+    };
+    request(5, Statement::Prepared(prepared.ids()), &options)
 }
 
 #[test]

@@ -24,13 +24,8 @@ fn peers(client: &mut Client<TcpStream>) -> Vec<SocketAddr> {
 }
 
 fn register(client: &mut Client<TcpStream>) {
-    let mut body = vec![0, 2];
-    for kind in ["TOPOLOGY_CHANGE", "STATUS_CHANGE"] {
-        body.extend((kind.len() as u16).to_be_bytes());
-        body.extend(kind.as_bytes());
-    }
-    let answer = client.call(op::REGISTER, &body).expect("an answer");
-    assert_eq!(answer.opcode, op::READY);
+    let kinds = ["TOPOLOGY_CHANGE", "STATUS_CHANGE"];
+    client.register(&kinds).expect("registered");
 }
 
 fn next_event(client: &mut Client<TcpStream>) -> (String, SocketAddr) {

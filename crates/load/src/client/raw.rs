@@ -6,7 +6,7 @@ use crate::client::failure::code_kind;
 use crate::measure::ErrorKind;
 use anyhow::{Context, Result};
 use connection::Connection;
-use helenus_wire::{Opcode, ResultKind, RowsView, result_kind, strip_prelude};
+use helenus_client::{Answer, Opcode};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
@@ -17,8 +17,7 @@ mod message;
 mod once;
 mod stream;
 
-pub(crate) use message::Envelope;
-pub(super) use message::{CONNECT_TIMEOUT, Plan, error_code, error_text};
+pub(super) use message::{CONNECT_TIMEOUT, Plan};
 pub(super) use once::Once;
 pub(super) use stream::{Reading, Stream, Writing};
 
@@ -89,28 +88,26 @@ impl RawClients {
         };
         let request = connection.execute(&self.plan, statement, values);
         // After a time-out the connection is dropped, and the late response with it.
-        let envelope = timeout(self.plan.request_timeout, request)
+        let answer = timeout(self.plan.request_timeout, request)
             .await
             .map_err(|_| "client timeout")?
             .map_err(|_| BROKEN)?;
         *slot = Some(connection);
         drop(slot);
-        response(&envelope)
+        response(&answer)
     }
 }
 
-fn response(envelope: &Envelope) -> Result<Response, ErrorKind> {
-    if let Some(code) = error_code(envelope) {
+fn response(answer: &Answer) -> Result<Response, ErrorKind> {
+    if let Some(code) = answer.code() {
         return Err(code_kind(code));
     }
-    if envelope.opcode != Opcode::Result as u8 {
+    if answer.opcode != Opcode::Result as u8 {
         return Err(UNREADABLE);
     }
-    let (_, body) = strip_prelude(envelope.flags, &envelope.body).map_err(|_| UNREADABLE)?;
-    if !matches!(result_kind(body), Ok(ResultKind::Rows)) {
+    let Some(view) = answer.view().map_err(|_| UNREADABLE)? else {
         return Ok(Response::default());
-    }
-    let view = RowsView::parse(body).map_err(|_| UNREADABLE)?;
+    };
     let first = match view.rows().next() {
         Some(cells) => cells.map_err(|_| UNREADABLE)?,
         None => Vec::new(),

@@ -5,16 +5,19 @@
 //! caller says which connection carries a request. Answers come in the order in which the server sends
 //! them; a large one holds up those behind it on its connection.
 
-use super::raw::{BROKEN, CONNECT_TIMEOUT, Plan, UNREADABLE, error_code, error_text};
-pub(crate) use super::raw::{Envelope, OPENING_MAX};
+pub(crate) use super::raw::OPENING_MAX;
+use super::raw::{BROKEN, CONNECT_TIMEOUT, Plan, UNREADABLE};
 use crate::client::endpoint::Endpoint;
 use crate::client::failure::code_kind;
 use crate::measure::ErrorKind;
 use anyhow::{Context, Result, anyhow, bail};
 use connection::Connection;
-use helenus_wire::{
-    Opcode, PreparedView, RowsView, Version, code, query_flags, strip_prelude, write,
+pub(crate) use connection::VERSION;
+use helenus_client::{
+    Answer, Compression, Opcode, Options, Prepared, Statement, prepare, request, set_values,
+    startup,
 };
+use helenus_wire::{RowsView, code};
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
@@ -33,12 +36,6 @@ pub(crate) struct SharedConnections {
 pub(crate) struct Session {
     connection: Connection,
     prepared: RwLock<Vec<Prepared>>,
-}
-
-#[derive(Clone, Debug)]
-struct Prepared {
-    id: Vec<u8>,
-    result_metadata_id: Vec<u8>,
 }
 
 impl SharedConnections {
@@ -70,15 +67,14 @@ impl SharedConnections {
         let mut state: Option<Vec<u8>> = None;
         loop {
             let session = self.session(slot).await?;
-            let envelope = session
+            let answer = session
                 .page(&self.plan, statement, values, page_rows, state.as_deref())
                 .await?;
-            if let Some(code) = error_code(&envelope) {
+            if let Some(code) = answer.code() {
                 return Err(code_kind(code));
             }
-            let (_, body) =
-                strip_prelude(envelope.flags, &envelope.body).map_err(|_| UNREADABLE)?;
-            let view = RowsView::parse(body).map_err(|_| UNREADABLE)?;
+            let message = answer.message().map_err(|_| UNREADABLE)?;
+            let view = RowsView::parse(message).map_err(|_| UNREADABLE)?;
             take(&view)?;
             match view.paging_state {
                 Some(next) => state = Some(next.to_vec()),
@@ -124,17 +120,15 @@ impl Session {
             connection: Connection::open(address, plan.tls.as_ref()).await?,
             prepared: RwLock::default(),
         };
-        let mut options = vec![("CQL_VERSION", "3.0.0")];
-        options.extend(plan.application.map(|name| ("APPLICATION_NAME", name)));
-        let startup = |body: &mut Vec<u8>| write::string_map(body, &options);
-        let mut answer = session.ask(Opcode::Startup, startup).await?;
+        let name = plan.application.map(|name| ("APPLICATION_NAME", name));
+        let body = startup(Compression::None, name.as_slice());
+        let mut answer = session.ask(Opcode::Startup, &body).await?;
         if answer.opcode == Opcode::Authenticate as u8 {
-            let token = plan.sasl_token()?;
-            let write_token = |body: &mut Vec<u8>| write::bytes(body, Some(token.as_bytes()));
-            answer = session.ask(Opcode::AuthResponse, write_token).await?;
+            let body = plan.auth_response()?;
+            answer = session.ask(Opcode::AuthResponse, &body).await?;
         }
         if answer.opcode == Opcode::Error as u8 {
-            bail!("{}", error_text(&answer));
+            bail!("{}", answer.error_text());
         }
         for text in &plan.statements {
             let prepared = session.prepare(text).await?;
@@ -144,20 +138,12 @@ impl Session {
     }
 
     /// Asks for anything.
-    pub(crate) async fn ask_kind(
-        &self,
-        opcode: Opcode,
-        write_body: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<Envelope, ErrorKind> {
-        self.connection.ask(opcode, write_body).await
+    pub(crate) async fn ask_kind(&self, opcode: Opcode, body: &[u8]) -> Result<Answer, ErrorKind> {
+        self.connection.ask(opcode, body).await
     }
 
-    pub(crate) async fn ask(
-        &self,
-        opcode: Opcode,
-        write_body: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<Envelope> {
-        let answer = self.ask_kind(opcode, write_body).await;
+    pub(crate) async fn ask(&self, opcode: Opcode, body: &[u8]) -> Result<Answer> {
+        let answer = self.ask_kind(opcode, body).await;
         answer.map_err(|error| match self.connection.why_broken() {
             Some(why) if error == BROKEN => anyhow!("{error}: {why}"),
             _ => anyhow!(error),
@@ -165,20 +151,12 @@ impl Session {
     }
 
     async fn prepare(&self, text: &str) -> Result<Prepared> {
-        let write_body = |body: &mut Vec<u8>| {
-            write::long_string(body, text);
-            write::u32(body, 0);
-        };
-        let answer = self.ask(Opcode::Prepare, write_body).await?;
+        let body = prepare(VERSION, text, None);
+        let answer = self.ask(Opcode::Prepare, &body).await?;
         if answer.opcode != Opcode::Result as u8 {
-            bail!("cannot prepare: {text}: {}", error_text(&answer));
+            bail!("cannot prepare: {text}: {}", answer.error_text());
         }
-        let (_, body) = strip_prelude(answer.flags, &answer.body)?;
-        let view = PreparedView::parse(body, Version::V5)?;
-        Ok(Prepared {
-            id: view.id.to_vec(),
-            result_metadata_id: view.result_metadata_id.unwrap_or_default().to_vec(),
-        })
+        Ok(answer.prepared()?)
     }
 
     /// Prepares the statement again, once, if the node no longer knows it.
@@ -189,12 +167,12 @@ impl Session {
         values: &[&[u8]],
         page_rows: i32,
         state: Option<&[u8]>,
-    ) -> Result<Envelope, ErrorKind> {
-        let envelope = self
+    ) -> Result<Answer, ErrorKind> {
+        let answer = self
             .page_once(plan, statement, values, page_rows, state)
             .await?;
-        if error_code(&envelope) != Some(code::UNPREPARED) {
-            return Ok(envelope);
+        if answer.code() != Some(code::UNPREPARED) {
+            return Ok(answer);
         }
         let text = &plan.statements[statement];
         let prepared = self.prepare(text).await.map_err(|_| BROKEN)?;
@@ -210,33 +188,20 @@ impl Session {
         values: &[&[u8]],
         page_rows: i32,
         state: Option<&[u8]>,
-    ) -> Result<Envelope, ErrorKind> {
-        let Prepared {
-            id,
-            result_metadata_id,
-        } = {
-            let prepared = self.prepared.read().unwrap_or_else(PoisonError::into_inner);
-            prepared[statement].clone()
+    ) -> Result<Answer, ErrorKind> {
+        let prepared = {
+            let statements = self.prepared.read().unwrap_or_else(PoisonError::into_inner);
+            statements[statement].clone()
         };
-        let write_body = |body: &mut Vec<u8>| {
-            write::short_bytes(body, &id);
-            write::short_bytes(body, &result_metadata_id);
-            write::u16(body, plan.consistency);
-            let paged = match state {
-                Some(_) => query_flags::PAGING_STATE,
-                None => 0,
-            };
-            write::u32(body, query_flags::VALUES | query_flags::PAGE_SIZE | paged);
-            write::u16(body, values.len() as u16);
-            for value in values {
-                write::bytes(body, Some(value));
-            }
-            write::i32(body, page_rows);
-            if let Some(state) = state {
-                write::bytes(body, Some(state));
-            }
+        let values = set_values(values);
+        let options = Options {
+            values: Some(&values),
+            page_size: Some(page_rows),
+            paging_state: state,
+            ..Options::at(plan.consistency)
         };
-        self.connection.ask(Opcode::Execute, write_body).await
+        let body = request(VERSION, Statement::Prepared(prepared.ids()), &options);
+        self.connection.ask(Opcode::Execute, &body).await
     }
 
     fn statements_mut(&self, change: impl FnOnce(&mut Vec<Prepared>)) {

@@ -2,17 +2,16 @@
 
 use std::hash::{DefaultHasher, Hasher};
 
-use helenus_wire::{ErrorBody, Opcode, ResultKind, RowsView, result_kind, strip_prelude};
+use helenus_client::{Answer, Opcode};
 use tokio::time::error::Elapsed;
 
 use crate::client::failure::code_kind;
-use crate::client::shared::Envelope;
 use crate::measure::ErrorKind;
 
 /// No answer in time.
 pub(crate) const CLIENT_TIMEOUT: ErrorKind = "client timeout";
 
-pub(crate) type Answered = Result<Envelope, ErrorKind>;
+pub(crate) type Answered = Result<Answer, ErrorKind>;
 
 /// The answer of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,30 +99,29 @@ impl Got {
 }
 
 pub(crate) fn read(answer: Result<Answered, Elapsed>) -> Read {
-    let envelope = match answer {
-        Ok(Ok(envelope)) => envelope,
+    let answer = match answer {
+        Ok(Ok(answer)) => answer,
         Ok(Err(kind)) => return Read::of(Got::Nothing(kind)),
         Err(_) => return Read::of(Got::Nothing(CLIENT_TIMEOUT)),
     };
-    read_envelope(&envelope).unwrap_or(Read::of(Got::Nothing("unreadable answer")))
+    read_answer(&answer).unwrap_or(Read::of(Got::Nothing("unreadable answer")))
 }
 
-fn read_envelope(envelope: &Envelope) -> Option<Read> {
-    let (_, body) = strip_prelude(envelope.flags, &envelope.body).ok()?;
+fn read_answer(answer: &Answer) -> Option<Read> {
+    let bytes = answer.message().ok()?.len() as u64;
     let of = |got: Got| Read {
-        bytes: body.len() as u64,
+        bytes,
         ..Read::of(got)
     };
-    if envelope.opcode == Opcode::Error as u8 {
-        return Some(of(Got::Error(ErrorBody::parse(body).ok()?.code)));
+    if let Some(code) = answer.code() {
+        return Some(of(Got::Error(code)));
     }
-    if envelope.opcode != Opcode::Result as u8 {
+    if answer.opcode != Opcode::Result as u8 {
         return None;
     }
-    if result_kind(body).ok()? != ResultKind::Rows {
+    let Some(view) = answer.view().ok()? else {
         return Some(of(Got::Done));
-    }
-    let view = RowsView::parse(body).ok()?;
+    };
     let mut rows = Rows {
         count: view.row_count,
         ..Rows::default()

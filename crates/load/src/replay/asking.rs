@@ -14,10 +14,7 @@ pub(crate) async fn ask_prepared(
     asked: &Asked,
     statements: &[&Statement],
 ) -> Answered {
-    let send = || {
-        let write_body = |body: &mut Vec<u8>| body.extend_from_slice(&asked.body);
-        session.ask_kind(asked.opcode, write_body)
-    };
+    let send = || session.ask_kind(asked.opcode, &asked.body);
     let answer = send().await?;
     if answer.code() != Some(code::UNPREPARED) || statements.is_empty() {
         return Ok(answer);

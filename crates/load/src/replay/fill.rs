@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use helenus_capture::{Statement, Value, kinds};
-use helenus_wire::{Opcode, RowsView, strip_prelude, write};
+use helenus_client::{Answer, Opcode, Options, request};
+use helenus_wire::RowsView;
 use tokio::task::{JoinError, JoinSet};
 
 use super::play::Player;
-use super::statements::{Marker, Prepared, ask, prepare, push_values};
+use super::statements::{Marker, Prepared, ask, prepare, refs};
 use super::step::Step;
 use super::traffic::Traffic;
 use super::values::Made;
-use crate::client::shared::Session;
+use crate::client::shared::{Session, VERSION};
 
 /// Rows that are written at a time.
 const WRITING_MAX: usize = 64;
@@ -165,7 +166,7 @@ async fn columns_of(
     let columns = prepare(session, &statement).await?;
     let names = [keyspace, table].map(|name| Value::Bytes(name.as_bytes().to_vec()));
     let answer = execute(session, &columns, &names).await?;
-    let view = RowsView::parse(&answer)?;
+    let view = RowsView::parse(answer.message()?)?;
     let mut columns = Vec::new();
     for row in view.rows() {
         let row = row?;
@@ -178,19 +179,16 @@ async fn columns_of(
     Ok(columns)
 }
 
-/// The answer's body.
-async fn execute(session: &Session, of: &Prepared, values: &[Value]) -> Result<Vec<u8>> {
-    let write_body = |body: &mut Vec<u8>| {
-        write::short_bytes(body, &of.id);
-        write::short_bytes(body, &of.result_metadata_id);
-        write::u16(body, CONSISTENCY);
-        write::u32(body, helenus_wire::query_flags::VALUES);
-        push_values(body, values);
+async fn execute(session: &Session, of: &Prepared, values: &[Value]) -> Result<Answer> {
+    let values = refs(values);
+    let options = Options {
+        values: Some(&values),
+        ..Options::at(CONSISTENCY)
     };
-    let answer = ask(session, Opcode::Execute, write_body).await?;
+    let body = request(VERSION, of.executed(), &options);
+    let answer = ask(session, Opcode::Execute, &body).await?;
     if answer.code().is_some() {
         bail!("{}", answer.error_text());
     }
-    let (_, body) = strip_prelude(answer.flags, &answer.body)?;
-    Ok(body.to_vec())
+    Ok(answer)
 }

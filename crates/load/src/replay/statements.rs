@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use helenus_capture::{Statement, Value};
-use helenus_wire::{ColumnType, Opcode, PreparedView, Version, query_flags, strip_prelude, write};
-
+use helenus_client::{
+    Answer, BatchChild, Opcode, Options, PreparedIds, Statement as Executed, ValueRef, batch,
+    request,
+};
+use helenus_wire::{ColumnType, PreparedView, Version};
 use tokio::time::timeout;
 
 use super::step::Step;
 use super::values::Made;
 use crate::client::failure::code_kind;
-use crate::client::shared::{Envelope, Session};
+use crate::client::shared::{Session, VERSION};
 
 /// A bind marker.
 #[derive(Clone, Debug)]
@@ -97,20 +100,13 @@ pub(crate) async fn prepare_unless_refused(
     statement: &Statement,
 ) -> Result<Result<Prepared, Refused>> {
     let text = statement.sent.as_deref().unwrap_or(&statement.text);
-    let write_body = |body: &mut Vec<u8>| {
-        write::long_string(body, text);
-        write::u32(body, u32::from(statement.keyspace.is_some()));
-        if let Some(keyspace) = &statement.keyspace {
-            write::string(body, keyspace);
-        }
-    };
-    let answer = ask(session, Opcode::Prepare, write_body).await?;
+    let body = helenus_client::prepare(VERSION, text, statement.keyspace.as_deref());
+    let answer = ask(session, Opcode::Prepare, &body).await?;
     if let Some(code) = answer.code() {
         let text = answer.error_text();
         return Ok(Err(Refused { code, text }));
     }
-    let (_, body) = strip_prelude(answer.flags, &answer.body)?;
-    let view = PreparedView::parse(body, Version::V5)?;
+    let view = PreparedView::parse(answer.message()?, Version::V5)?;
     let first = view.markers.first().or(view.result_columns.first());
     let table = first.map(|of| (of.keyspace.to_owned(), of.table.to_owned()));
     let markers = view.markers.iter().map(|marker| Marker {
@@ -128,16 +124,20 @@ pub(crate) async fn prepare_unless_refused(
 }
 
 /// Asks for something before the capture is played.
-pub(crate) async fn ask(
-    session: &Session,
-    opcode: Opcode,
-    write_body: impl FnOnce(&mut Vec<u8>),
-) -> Result<Envelope> {
-    let answer = timeout(ANSWER_TIMEOUT, session.ask(opcode, write_body)).await;
+pub(crate) async fn ask(session: &Session, opcode: Opcode, body: &[u8]) -> Result<Answer> {
+    let answer = timeout(ANSWER_TIMEOUT, session.ask(opcode, body)).await;
     answer.with_context(|| format!("no answer in {ANSWER_TIMEOUT:?}"))?
 }
 
 impl Prepared {
+    /// EXECUTE, or its part of a BATCH.
+    pub(crate) fn executed(&self) -> Executed<'_> {
+        Executed::Prepared(PreparedIds {
+            statement: &self.id,
+            result_metadata: Some(&self.result_metadata_id),
+        })
+    }
+
     fn place(&self, marker: &Marker) -> (String, String, String) {
         let (keyspace, table) = self.table.clone();
         (keyspace, table, marker.name.clone())
@@ -192,51 +192,20 @@ impl Prepared {
     }
 }
 
-pub(crate) fn push_values(body: &mut Vec<u8>, values: &[Value]) {
-    write::u16(body, values.len() as u16);
-    for value in values {
-        match value {
-            Value::Bytes(bytes) => write::bytes(body, Some(bytes)),
-            Value::Unset => write::i32(body, -2),
-            Value::Null | Value::Sized(_) => write::i32(body, -1),
-        }
-    }
+pub(crate) fn refs(values: &[Value]) -> Vec<ValueRef<'_>> {
+    let values = values.iter().map(|value| match value {
+        Value::Bytes(bytes) => ValueRef::Set(bytes),
+        Value::Unset => ValueRef::Unset,
+        Value::Null | Value::Sized(_) => ValueRef::Null,
+    });
+    values.collect()
 }
 
-/// Options of QUERY and EXECUTE in version 5.
-fn push_options(
-    body: &mut Vec<u8>,
-    step: &Step,
-    values: &[Value],
-    state: Option<&[u8]>,
-    keyspace: Option<&str>,
-) {
-    let set = |on: bool, bit: u32| if on { bit } else { 0 };
-    write::u16(body, step.consistency);
-    let flags = set(!values.is_empty(), query_flags::VALUES)
-        | set(step.skips_metadata, query_flags::SKIP_METADATA)
-        | set(step.page_size.is_some(), query_flags::PAGE_SIZE)
-        | set(state.is_some(), query_flags::PAGING_STATE)
-        | set(
-            step.serial_consistency.is_some(),
-            query_flags::SERIAL_CONSISTENCY,
-        )
-        | set(keyspace.is_some(), query_flags::KEYSPACE);
-    write::u32(body, flags);
-    if !values.is_empty() {
-        push_values(body, values);
-    }
-    if let Some(rows) = step.page_size {
-        write::i32(body, rows as i32);
-    }
-    if let Some(state) = state {
-        write::bytes(body, Some(state));
-    }
-    if let Some(serial) = step.serial_consistency {
-        write::u16(body, serial);
-    }
-    if let Some(keyspace) = keyspace {
-        write::string(body, keyspace);
+/// Those of a step of any kind.
+fn options(step: &Step) -> Options<'static> {
+    Options {
+        serial_consistency: step.serial_consistency,
+        ..Options::at(step.consistency)
     }
 }
 
@@ -254,22 +223,32 @@ pub(crate) fn asked(
     sizes: &Sizes,
     state: Option<&[u8]>,
 ) -> Option<Asked> {
-    let mut body = Vec::new();
     let (_, recorded) = step.parts.first()?;
-    if step.is_text(statement) {
-        write::long_string(&mut body, statement.sent.as_deref()?);
-        let keyspace = statement.keyspace.as_deref();
-        push_options(&mut body, step, recorded, state, keyspace);
-        let opcode = Opcode::Query;
-        return Some(Asked { opcode, body });
-    }
-    let of = prepared?;
-    let values = of.values(step, recorded, sizes)?;
-    write::short_bytes(&mut body, &of.id);
-    write::short_bytes(&mut body, &of.result_metadata_id);
-    push_options(&mut body, step, &values, state, None);
-    let opcode = Opcode::Execute;
-    Some(Asked { opcode, body })
+    let made;
+    let (executed, values, keyspace) = match step.is_text(statement) {
+        true => {
+            let text = Executed::Text(statement.sent.as_deref()?);
+            (text, recorded, statement.keyspace.as_deref())
+        }
+        false => {
+            let of = prepared?;
+            made = of.values(step, recorded, sizes)?;
+            (of.executed(), &made, None)
+        }
+    };
+    let values = refs(values);
+    let options = Options {
+        values: (!values.is_empty()).then_some(&values[..]),
+        skip_metadata: step.skips_metadata,
+        page_size: step.page_size.map(|rows| rows as i32),
+        paging_state: state,
+        keyspace,
+        ..options(step)
+    };
+    Some(Asked {
+        opcode: executed.opcode(),
+        body: request(VERSION, executed, &options),
+    })
 }
 
 /// The request of a step that is a batch. `prepared`: by the numbers of statements.
@@ -278,21 +257,19 @@ pub(crate) fn asked_batch(
     prepared: &HashMap<usize, Prepared>,
     sizes: &Sizes,
 ) -> Option<Asked> {
-    let mut body = vec![step.batch_type];
-    write::u16(&mut body, step.parts.len() as u16);
+    let mut parts = Vec::new();
     for (number, recorded) in &step.parts {
         let of = prepared.get(number)?;
-        body.push(1);
-        write::short_bytes(&mut body, &of.id);
-        push_values(&mut body, &of.values(step, recorded, sizes)?);
+        parts.push((of.executed(), of.values(step, recorded, sizes)?));
     }
-    write::u16(&mut body, step.consistency);
-    let serial = step.serial_consistency;
-    let flags = serial.map_or(0, |_| query_flags::SERIAL_CONSISTENCY);
-    write::u32(&mut body, flags);
-    if let Some(serial) = serial {
-        write::u16(&mut body, serial);
-    }
-    let opcode = Opcode::Batch;
-    Some(Asked { opcode, body })
+    let values: Vec<_> = parts.iter().map(|(_, values)| refs(values)).collect();
+    let children = parts.iter().zip(&values).map(|(part, values)| BatchChild {
+        statement: part.0,
+        values,
+    });
+    let children: Vec<_> = children.collect();
+    Some(Asked {
+        opcode: Opcode::Batch,
+        body: batch(VERSION, step.batch_type, &children, &options(step)),
+    })
 }

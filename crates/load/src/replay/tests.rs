@@ -327,12 +327,14 @@ fn rows(cells: &[&[u8]]) -> Got {
 }
 
 fn got(opcode: Opcode, body: Vec<u8>) -> Got {
-    let envelope = crate::client::shared::Envelope {
-        opcode: opcode as u8,
+    let answer = helenus_client::Answer {
+        version: 5,
         flags: 0,
+        stream: 1,
+        opcode: opcode as u8,
         body,
     };
-    read(Ok(Ok(envelope))).got
+    read(Ok(Ok(answer))).got
 }
 
 #[test]

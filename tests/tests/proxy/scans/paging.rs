@@ -2,6 +2,7 @@
 
 use std::net::TcpStream;
 
+use helenus_client::{Options, Statement, ValueRef, request};
 use helenus_tests::raw::{Client, Fault, ONE, Prepared, op};
 
 /// A request, page by page.
@@ -28,46 +29,21 @@ pub(crate) fn paged(
     size: Option<i32>,
     state: Option<&[u8]>,
 ) -> Vec<u8> {
-    let mut body = Vec::new();
-    let mut flags = size.map_or(0, |_| 4) | state.map_or(0, |_| 8);
-    let mut values: &[Vec<u8>] = &[];
-    match ask {
-        Ask::Text(cql) | Ask::Bare(cql) => {
-            flags |= 2 * u32::from(matches!(ask, Ask::Bare(_)));
-            body.extend_from_slice(&(cql.len() as u32).to_be_bytes());
-            body.extend_from_slice(cql.as_bytes());
-        }
-        Ask::Prepared(prepared, bound) => {
-            for id in [Some(&prepared.id), prepared.result_id.as_ref()] {
-                let Some(id) = id else { continue };
-                body.extend_from_slice(&(id.len() as u16).to_be_bytes());
-                body.extend_from_slice(id);
-            }
-            // Without metadata, as drivers ask.
-            flags |= 2 | u32::from(!bound.is_empty());
-            values = bound;
-        }
-    }
-    body.extend_from_slice(&ONE.to_be_bytes());
-    match client.version {
-        5.. => body.extend_from_slice(&u32::to_be_bytes(flags)),
-        _ => body.push(flags as u8),
-    }
-    if !values.is_empty() {
-        body.extend_from_slice(&(values.len() as u16).to_be_bytes());
-        for value in values {
-            body.extend_from_slice(&(value.len() as u32).to_be_bytes());
-            body.extend_from_slice(value);
-        }
-    }
-    if let Some(size) = size {
-        body.extend_from_slice(&size.to_be_bytes());
-    }
-    if let Some(state) = state {
-        body.extend_from_slice(&(state.len() as u32).to_be_bytes());
-        body.extend_from_slice(state);
-    }
-    body
+    let (statement, values, skip_metadata) = match ask {
+        Ask::Text(cql) => (Statement::Text(cql), &[][..], false),
+        Ask::Bare(cql) => (Statement::Text(cql), &[][..], true),
+        // Without metadata, as drivers ask.
+        Ask::Prepared(prepared, values) => (Statement::Prepared(prepared.ids()), *values, true),
+    };
+    let values: Vec<_> = values.iter().map(|v| ValueRef::Set(v)).collect();
+    let options = Options {
+        values: (!values.is_empty()).then_some(&values[..]),
+        skip_metadata,
+        page_size: size,
+        paging_state: state,
+        ..Options::at(ONE)
+    };
+    request(client.version, statement, &options)
 }
 
 /// All pages of a result, byte for byte but for the paging states.

@@ -1,29 +1,27 @@
 //! One connection of protocol v4 with one request at a time.
 
-use super::message::{CONNECT_TIMEOUT, Envelope, Plan, error_code, error_text};
+use super::message::{CONNECT_TIMEOUT, Plan};
 use super::stream::Stream;
 
 use crate::client::{BindMarker, CqlType};
 use anyhow::{Context, Result, bail, ensure};
-use helenus_wire::{
-    Compression, HEADER_LEN, Header, MAX_RESPONSE_BODY, Opcode, PreparedView, Version, code,
-    compress_body, decompress_body, flags, query_flags, strip_prelude, write,
+use helenus_client::{
+    Answer, Codec, Opcode, Options, PreparedIds, Statement, prepare, request, set_values, startup,
 };
+use helenus_wire::{PreparedView, Version, code};
 use tokio::time::timeout;
+
+pub(super) const VERSION: u8 = Version::V4 as u8;
+/// Bytes that are read at a time, at first and at most.
+const READ_BYTES: usize = 512;
+const READ_BYTES_MAX: usize = 256 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: Stream,
     pub(super) statements: Vec<Prepared>,
-    /// Bytes received but not parsed yet.
+    codec: Codec,
     received: Vec<u8>,
-    to_send: Vec<u8>,
-    /// Of answers: already that to STARTUP is compressed.
-    decompression: Compression,
-    /// Of requests, once STARTUP has been answered.
-    compression: Compression,
-    /// A body before it is compressed.
-    uncompressed: Vec<u8>,
 }
 
 #[derive(Clone, Debug)]
@@ -45,29 +43,17 @@ impl Connection {
         let mut connection = Self {
             stream: Stream::connect(address, plan.tls.as_ref()).await?,
             statements: Vec::new(),
+            codec: Codec::new(VERSION, plan.compression),
             received: Vec::new(),
-            to_send: Vec::new(),
-            decompression: plan.compression,
-            compression: Compression::None,
-            uncompressed: Vec::new(),
         };
-        let mut options = vec![("CQL_VERSION", "3.0.0")];
-        options.extend(name(plan.compression).map(|name| ("COMPRESSION", name)));
-        let startup = |body: &mut Vec<u8>| write::string_map(body, &options);
-        let mut envelope = connection.request(Opcode::Startup, startup).await?;
-        if envelope.opcode != Opcode::Error as u8 {
-            connection.compression = plan.compression;
+        let body = startup(plan.compression, &[]);
+        let mut answer = connection.request(Opcode::Startup, &body).await?;
+        if answer.opcode == Opcode::Authenticate as u8 {
+            let body = plan.auth_response()?;
+            answer = connection.request(Opcode::AuthResponse, &body).await?;
         }
-        if envelope.opcode == Opcode::Authenticate as u8 {
-            let token = plan.sasl_token()?;
-            envelope = connection
-                .request(Opcode::AuthResponse, |body| {
-                    write::bytes(body, Some(token.as_bytes()))
-                })
-                .await?;
-        }
-        if envelope.opcode == Opcode::Error as u8 {
-            bail!("{}", error_text(&envelope));
+        if answer.opcode == Opcode::Error as u8 {
+            bail!("{}", answer.error_text());
         }
         for text in &plan.statements {
             let prepared = connection.prepare(text).await?;
@@ -77,14 +63,12 @@ impl Connection {
     }
 
     async fn prepare(&mut self, text: &str) -> Result<Prepared> {
-        let envelope = self
-            .request(Opcode::Prepare, |body| write::long_string(body, text))
-            .await?;
-        if envelope.opcode != Opcode::Result as u8 {
-            bail!("cannot prepare: {text}: {}", error_text(&envelope));
+        let body = prepare(VERSION, text, None);
+        let answer = self.request(Opcode::Prepare, &body).await?;
+        if answer.opcode != Opcode::Result as u8 {
+            bail!("cannot prepare: {text}: {}", answer.error_text());
         }
-        let (_, body) = strip_prelude(envelope.flags, &envelope.body)?;
-        let view = PreparedView::parse(body, Version::V4)?;
+        let view = PreparedView::parse(answer.message()?, Version::V4)?;
         let markers = view.markers.iter().map(|marker| BindMarker {
             name: marker.name.to_owned(),
             cql_type: cql_type(marker.column_type.id),
@@ -101,10 +85,10 @@ impl Connection {
         plan: &Plan,
         statement: usize,
         values: &[&[u8]],
-    ) -> Result<Envelope> {
-        let envelope = self.execute_once(plan, statement, values).await?;
-        if error_code(&envelope) != Some(code::UNPREPARED) {
-            return Ok(envelope);
+    ) -> Result<Answer> {
+        let answer = self.execute_once(plan, statement, values).await?;
+        if answer.code() != Some(code::UNPREPARED) {
+            return Ok(answer);
         }
         self.statements[statement] = self.prepare(&plan.statements[statement]).await?;
         self.execute_once(plan, statement, values).await
@@ -115,98 +99,53 @@ impl Connection {
         plan: &Plan,
         statement: usize,
         values: &[&[u8]],
-    ) -> Result<Envelope> {
-        let id = std::mem::take(&mut self.statements[statement].id);
-        let write_body = |body: &mut Vec<u8>| {
-            write::short_bytes(body, &id);
-            write::u16(body, plan.consistency);
-            let serial = plan.serial_consistency;
-            let flags = serial.map_or(0, |_| query_flags::SERIAL_CONSISTENCY);
-            body.push((query_flags::VALUES | flags) as u8);
-            write::u16(body, values.len() as u16);
-            for value in values {
-                write::bytes(body, Some(value));
-            }
-            if let Some(serial) = serial {
-                write::u16(body, serial);
-            }
+    ) -> Result<Answer> {
+        let ids = PreparedIds {
+            statement: &self.statements[statement].id,
+            result_metadata: None,
         };
-        let envelope = self.request(Opcode::Execute, write_body).await;
-        self.statements[statement].id = id;
-        envelope
-    }
-
-    pub(super) async fn request(
-        &mut self,
-        opcode: Opcode,
-        write_body: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<Envelope> {
-        self.to_send.clear();
-        let mut header = Header {
-            version: Version::V4 as u8,
-            response: false,
-            flags: 0,
-            stream: 0,
-            opcode: opcode as u8,
-            body_len: 0,
+        let values = set_values(values);
+        let options = Options {
+            values: Some(&values),
+            serial_consistency: plan.serial_consistency,
+            ..Options::at(plan.consistency)
         };
-        if self.compression != Compression::None {
-            header.flags = flags::COMPRESSED;
-        }
-        header.write(&mut self.to_send);
-        match self.compression {
-            Compression::None => write_body(&mut self.to_send),
-            compression => {
-                self.uncompressed.clear();
-                write_body(&mut self.uncompressed);
-                compress_body(compression, &self.uncompressed, &mut self.to_send);
+        let body = request(VERSION, Statement::Prepared(ids), &options);
+        self.request(Opcode::Execute, &body).await
+    }
+
+    pub(super) async fn request(&mut self, opcode: Opcode, body: &[u8]) -> Result<Answer> {
+        let write_body = |out: &mut Vec<u8>| out.extend_from_slice(body);
+        self.codec.push(0, opcode as u8, 0, write_body);
+        loop {
+            let bytes = self.codec.pending();
+            let len = bytes.len();
+            if len == 0 {
+                return self.answer().await;
             }
+            self.stream.write_all(bytes).await?;
+            self.codec.advance(len);
         }
-        let body_len = u32::try_from(self.to_send.len() - HEADER_LEN)?;
-        self.to_send[HEADER_LEN - 4..HEADER_LEN].copy_from_slice(&body_len.to_be_bytes());
-        self.stream.write_all(&self.to_send).await?;
-        self.read_envelope().await
     }
 
-    async fn read_envelope(&mut self) -> Result<Envelope> {
-        self.receive(HEADER_LEN).await?;
-        let header = Header::parse(&self.received)?;
-        ensure!(header.response, "a request where a response was expected");
-        let body_len = header.body_len as usize;
-        ensure!(body_len <= MAX_RESPONSE_BODY, "the answer is too long");
-        self.receive(HEADER_LEN + body_len).await?;
-        let received = &self.received[HEADER_LEN..HEADER_LEN + body_len];
-        let mut body = Vec::new();
-        match header.flags & flags::COMPRESSED {
-            0 => body.extend_from_slice(received),
-            _ => decompress_body(self.decompression, received, MAX_RESPONSE_BODY, &mut body)?,
-        }
-        self.received.drain(..HEADER_LEN + body_len);
-        Ok(Envelope {
-            opcode: header.opcode,
-            flags: header.flags,
-            body,
-        })
-    }
-
-    /// Reads until `wanted` bytes are buffered; usually one system call returns a whole response.
-    async fn receive(&mut self, wanted: usize) -> Result<()> {
-        while self.received.len() < wanted {
-            self.received
-                .reserve((wanted - self.received.len()).max(512));
+    /// Usually one system call returns all of it.
+    async fn answer(&mut self) -> Result<Answer> {
+        let mut answer = None;
+        loop {
+            self.received.reserve(READ_BYTES);
             let got = self.stream.read_buf(&mut self.received).await?;
             ensure!(got > 0, "the connection was closed");
+            self.codec
+                .feed(&self.received, |found| answer = Some(found))?;
+            self.received.clear();
+            if let Some(answer) = answer {
+                return Ok(answer);
+            }
+            let room = self.received.capacity();
+            if got == room && room < READ_BYTES_MAX {
+                self.received.reserve(2 * room);
+            }
         }
-        Ok(())
-    }
-}
-
-/// The name of a compression in STARTUP.
-fn name(compression: Compression) -> Option<&'static str> {
-    match compression {
-        Compression::None => None,
-        Compression::Lz4 => Some("lz4"),
-        Compression::Snappy => Some("snappy"),
     }
 }
 

@@ -1,10 +1,10 @@
-//! Parameters of connections, and the messages that are sent over them.
+//! Parameters of connections.
 
 use crate::client::Compression;
 use crate::client::endpoint::Endpoint;
 use crate::client::tls::Tls;
 use anyhow::{Context, Result, ensure};
-use helenus_wire::{ErrorBody, Opcode, strip_prelude};
+use helenus_client::{auth_response, plain_token};
 use std::time::Duration;
 
 pub(in crate::client) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -43,45 +43,12 @@ impl Plan {
         })
     }
 
-    /// SASL PLAIN: no identity to act as, then user and password.
-    pub(in crate::client) fn sasl_token(&self) -> Result<String> {
+    /// The answer to AUTHENTICATE.
+    pub(in crate::client) fn auth_response(&self) -> Result<Vec<u8>> {
         let (user, password) = self
             .credentials
             .as_ref()
             .context("it requires a role and a password: give --username")?;
-        Ok(format!("\0{user}\0{password}"))
+        Ok(auth_response(&plain_token(user, password)))
     }
-}
-
-#[derive(Debug)]
-pub(crate) struct Envelope {
-    pub(crate) opcode: u8,
-    pub(crate) flags: u8,
-    pub(crate) body: Vec<u8>,
-}
-
-impl Envelope {
-    /// The code of the error that it is.
-    pub(crate) fn code(&self) -> Option<i32> {
-        error_code(self)
-    }
-
-    /// The error's text.
-    pub(crate) fn error_text(&self) -> String {
-        error_text(self)
-    }
-}
-
-pub(in crate::client) fn error_code(envelope: &Envelope) -> Option<i32> {
-    if envelope.opcode != Opcode::Error as u8 {
-        return None;
-    }
-    let (_, body) = strip_prelude(envelope.flags, &envelope.body).ok()?;
-    Some(ErrorBody::parse(body).ok()?.code)
-}
-
-pub(in crate::client) fn error_text(envelope: &Envelope) -> String {
-    let parsed = strip_prelude(envelope.flags, &envelope.body)
-        .and_then(|(_, body)| Ok(ErrorBody::parse(body)?.message.to_owned()));
-    parsed.unwrap_or_else(|_| format!("unexpected answer, opcode {:#04x}", envelope.opcode))
 }

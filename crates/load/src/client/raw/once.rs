@@ -1,11 +1,11 @@
 //! Statements that are executed once, such as those that change the schema.
 
-use super::connection::Connection;
-use super::message::{Plan, error_text};
+use super::connection::{Connection, VERSION};
+use super::message::Plan;
 
 use crate::client::endpoint::Endpoint;
 use anyhow::{Context, Result, bail, ensure};
-use helenus_wire::{Opcode, ResultKind, RowsView, result_kind, strip_prelude, write};
+use helenus_client::{Opcode, Options, Statement, request};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
@@ -70,28 +70,16 @@ impl Once {
 
     /// The first cell of each row, without nulls.
     async fn query(&mut self, text: &str) -> Result<Vec<Vec<u8>>> {
-        let consistency = self.consistency;
-        let write_body = |body: &mut Vec<u8>| {
-            write::long_string(body, text);
-            write::u16(body, consistency);
-            body.push(0);
-        };
-        let request = self.connection.request(Opcode::Query, write_body);
-        let envelope = timeout(self.request_timeout, request)
+        let options = Options::at(self.consistency);
+        let body = request(VERSION, Statement::Text(text), &options);
+        let request = self.connection.request(Opcode::Query, &body);
+        let answer = timeout(self.request_timeout, request)
             .await
             .context("no answer in time")??;
-        if envelope.opcode != Opcode::Result as u8 {
-            bail!("{}", error_text(&envelope));
+        if answer.opcode != Opcode::Result as u8 {
+            bail!("{}", answer.error_text());
         }
-        let (_, body) = strip_prelude(envelope.flags, &envelope.body)?;
-        if !matches!(result_kind(body)?, ResultKind::Rows) {
-            return Ok(Vec::new());
-        }
-        let view = RowsView::parse(body)?;
-        let mut cells = Vec::new();
-        for row in view.rows() {
-            cells.extend(row?.first().copied().flatten().map(<[u8]>::to_vec));
-        }
-        Ok(cells)
+        let rows = answer.rows()?.into_iter();
+        Ok(rows.filter_map(|row| row.into_iter().next()?).collect())
     }
 }

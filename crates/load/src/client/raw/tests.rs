@@ -2,9 +2,9 @@ use super::*;
 use crate::client::CqlType;
 use crate::client::tls::tests::Certificates;
 use crate::client::tls::{Tls, Trust};
-use helenus_wire::{Compression, ErrorBody};
 use helenus_wire::{
-    HEADER_LEN, Header, code, compress_body, decompress_body, flags, query_flags, write,
+    Compression, ErrorBody, HEADER_LEN, Header, code, compress_body, decompress_body, flags,
+    query_flags, write,
 };
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};

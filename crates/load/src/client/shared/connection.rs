@@ -1,18 +1,18 @@
 //! One connection of protocol v5 with many requests in flight.
 
-use crate::client::raw::{BROKEN, Envelope, Reading, Stream, Writing};
+use crate::client::raw::{BROKEN, Reading, Stream, Writing};
 use crate::client::tls::{Tls, explain};
 use crate::measure::ErrorKind;
 use anyhow::Result;
-use helenus_wire::{
-    Compression, Decoder, Encoder, Flow, Header, MAX_RESPONSE_BODY, Opcode, Version,
-};
+use helenus_client::{Answer, Compression, Incoming, Opcode};
+use helenus_wire::{Encoder, Header};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 
+pub(crate) const VERSION: u8 = 5;
 const READ_BYTES: usize = 256 * 1024;
 
 /// Two tasks read and write the socket; they end with this value.
@@ -33,7 +33,7 @@ struct State {
     encoder: Encoder,
     /// By stream id, also of requests that nobody waits for any more: their streams are in use until
     /// they are answered.
-    waiting: HashMap<i16, oneshot::Sender<Envelope>>,
+    waiting: HashMap<i16, oneshot::Sender<Answer>>,
     last_stream: i16,
     is_broken: bool,
     /// Why, if the other side has said it.
@@ -70,11 +70,7 @@ impl Connection {
         self.shared.state().why_broken.clone()
     }
 
-    pub(super) async fn ask(
-        &self,
-        opcode: Opcode,
-        write_body: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<Envelope, ErrorKind> {
+    pub(super) async fn ask(&self, opcode: Opcode, body: &[u8]) -> Result<Answer, ErrorKind> {
         let (sender, answer) = oneshot::channel();
         {
             let mut state = self.shared.state();
@@ -84,14 +80,14 @@ impl Connection {
             let stream = state.free_stream().ok_or("no free stream")?;
             state.waiting.insert(stream, sender);
             let header = Header {
-                version: Version::V5 as u8,
+                version: VERSION,
                 response: false,
                 flags: 0,
                 stream,
                 opcode: opcode as u8,
                 body_len: 0,
             };
-            state.encoder.push(header, 0, write_body);
+            state.encoder.push_slice(header, body);
         }
         self.shared.to_write.notify_one();
         answer.await.map_err(|_| BROKEN)
@@ -124,17 +120,12 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn deliver(&self, header: Header, body: &[u8]) {
-        let Some(sender) = self.state().waiting.remove(&header.stream) else {
-            return;
-        };
-        let envelope = Envelope {
-            opcode: header.opcode,
-            flags: header.flags,
-            body: body.to_vec(),
-        };
-        // Nobody may be waiting any more.
-        let _ = sender.send(envelope);
+    fn deliver(&self, answer: Answer) {
+        let waiting = self.state().waiting.remove(&answer.stream);
+        if let Some(sender) = waiting {
+            // Nobody may be waiting any more.
+            let _ = sender.send(answer);
+        }
     }
 
     fn end(&self, why: Option<String>) {
@@ -147,10 +138,9 @@ impl Shared {
 }
 
 async fn read(mut half: Reading, is_encrypted: bool, shared: Arc<Shared>) {
-    let mut decoder = Decoder::new(MAX_RESPONSE_BODY);
-    let (mut buffer, mut scratch) = (vec![0; READ_BYTES], Vec::new());
-    let mut is_framed = false;
-    let why = 'reading: loop {
+    let mut incoming = Incoming::new(VERSION, Compression::None);
+    let mut buffer = vec![0; READ_BYTES];
+    let why = loop {
         let len = match half.read(&mut buffer).await {
             Ok(0) => break None,
             Ok(len) => len,
@@ -158,30 +148,15 @@ async fn read(mut half: Reading, is_encrypted: bool, shared: Arc<Shared>) {
             Err(e) if is_encrypted => break Some(format!("{:#}", explain(e))),
             Err(e) => break Some(e.to_string()),
         };
-        let mut input = &buffer[..len];
-        while !input.is_empty() {
-            let mut is_answered = false;
-            let fed = decoder.feed(input, &mut scratch, |header, body| {
-                is_answered = true;
-                if !is_framed {
-                    // Frames begin with the answer to STARTUP, in both directions.
-                    let mut state = shared.state();
-                    state.encoder.set_mode(true, Compression::None);
-                }
-                shared.deliver(header, body);
-                match is_framed {
-                    true => Flow::Continue,
-                    false => Flow::Pause,
-                }
-            });
-            let Ok(used) = fed else {
-                break 'reading None;
-            };
-            if is_answered && !is_framed {
-                is_framed = true;
-                decoder.set_mode(true, Compression::None);
+        let fed = incoming.feed(&buffer[..len], |answer| {
+            if answer.accepts_startup() {
+                let mut state = shared.state();
+                state.encoder.set_mode(true, Compression::None);
             }
-            input = &input[used..];
+            shared.deliver(answer);
+        });
+        if fed.is_err() {
+            break None;
         }
     };
     shared.end(why);

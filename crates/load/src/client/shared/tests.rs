@@ -1,5 +1,5 @@
 use super::*;
-use helenus_wire::{Compression, Decoder, Encoder, ExecuteView, Flow, Header, ValueRef};
+use helenus_wire::{Decoder, Encoder, ExecuteView, Flow, Header, ValueRef, Version, write};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
