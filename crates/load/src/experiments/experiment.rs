@@ -193,3 +193,62 @@ pub(crate) fn is_late(
     }
     is_late
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::machine::Machine;
+
+    fn experiment() -> Experiment<u8> {
+        let some = [true, false, true].into_iter();
+        let once = Cell {
+            rounds: 1,
+            ..Cell::of_some("once".into(), 1, some)
+        };
+        Experiment {
+            arms: ["a", "b", "c"].map(Arm::named).to_vec(),
+            rounds: 3,
+            until: None,
+            watched: Vec::new(),
+            cells: vec![Cell::of_all("all".into(), 3, 3), once],
+            ratios: Ratios::default(),
+            charts: Vec::new(),
+        }
+    }
+
+    fn report() -> Report {
+        Report::new("x", String::new(), Machine::default(), 3)
+    }
+
+    #[tokio::test]
+    async fn arms_have_their_turns_in_an_order_that_rotates_until_a_cell_ends_the_run() {
+        let (experiment, mut report) = (experiment(), report());
+        let (mut turns, say) = (Vec::new(), &mut |_| ());
+        let measured = experiment.measure(&mut report, say, async |cell, round, _, _| {
+            if round == 2 {
+                return Ok(ControlFlow::Break("no more".into()));
+            }
+            turns.push((cell.job, Vec::from_iter(cell.turns(round))));
+            Ok(ControlFlow::Continue(()))
+        });
+        measured.await.unwrap();
+        assert_eq!(
+            turns,
+            [(3, vec![0, 1, 2]), (1, vec![0, 2]), (3, vec![1, 2, 0])]
+        );
+        assert_eq!(report.notes, ["no more"]);
+    }
+
+    #[tokio::test]
+    async fn a_cell_for_which_no_time_is_left_is_left_out_and_the_report_says_so() {
+        let (mut experiment, mut report) = (experiment(), report());
+        experiment.until = Some(Instant::now());
+        let say = &mut |_| ();
+        let measured = experiment.measure(&mut report, say, async |cell, _, _, _| {
+            panic!("{} is measured", cell.name)
+        });
+        measured.await.unwrap();
+        assert_eq!(report.notes.len(), 3 + 1);
+        assert!(report.notes[1].contains("round 1 for the cell once"));
+    }
+}
