@@ -15,6 +15,7 @@ mod late;
 mod learned;
 mod mishaps;
 mod proxies;
+mod restored;
 mod rights;
 mod sweep;
 mod table_first;
@@ -68,7 +69,8 @@ fn second() -> MutexGuard<'static, ()> {
 struct Node {
     connection: Connection,
     address: SocketAddr,
-    _turn: Turn,
+    /// The cluster, for as long as the test lasts.
+    turn: Turn,
 }
 
 impl Node {
@@ -86,7 +88,7 @@ impl Node {
         Node {
             connection: turn.connect(1).expect("a connection"),
             address: turn.address(1).expect("an address"),
-            _turn: turn,
+            turn,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::catalogue::{Three, run};
 use crate::{Node, eventually, metric};
 
 const ONE_REPLICA: &str = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
-const COLUMNS: &str = "k, a, b, v, WRITETIME(v)";
+pub(crate) const COLUMNS: &str = "k, a, b, v, WRITETIME(v)";
 pub(crate) const ON: [&str; 2] = ["layouts.enabled=true", "listen.workers=1"];
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -277,7 +277,7 @@ fn layouts_whose_rows_have_no_times_are_not_derived() {
 }
 
 /// Tells a client to stop when it is dropped.
-struct Ends<'a>(&'a AtomicBool);
+pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
