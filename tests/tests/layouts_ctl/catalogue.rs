@@ -1,22 +1,20 @@
 //! Flags, and a catalogue that cannot be read or has lost what it said.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use helenus_cluster::{Cluster, Connection, Consistency};
 use helenus_tests::catalogue::place;
-use helenus_tests::proxy::{Proxy, helenus};
+use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Client, QUORUM};
 use helenus_tests::scenes;
 use helenus_tests::scenes::Scenes;
 
 use crate::in_use::command;
 use crate::sweep::a_replica_is_away;
-use crate::{Node, Outcome, eventually, second};
+use crate::three::{Three, replicated, run};
+use crate::{Node, Outcome, eventually, ring, second};
 
 const COLUMNS: &str = "k int, a int, b int, v int, PRIMARY KEY (k, a, b)";
-const ON: [&str; 2] = ["layouts.enabled=true", "listen.workers=1"];
 /// A lease lasts ten seconds, and nodes take a while to notice that one of them is down.
 const PATIENCE: Duration = Duration::from_secs(60);
 const OVERLOADED: i32 = 0x1001;
@@ -118,83 +116,6 @@ fn commands_on_several_tables_do_not_disturb_each_other() {
     }
 }
 
-/// Three nodes of which one holds the catalogue, and a table with a layout and one without, on all of them.
-pub(crate) struct Three {
-    pub(crate) cluster: Cluster,
-    /// The node with the catalogue.
-    holder: u16,
-}
-
-impl Three {
-    fn up() -> Three {
-        // A node that is killed keeps its schema, and with it what it has logged of the tables.
-        let spec = helenus_tests::ephemeral()
-            .nodes(3)
-            .yaml("native_transport_timeout", "2s");
-        let cluster = Cluster::up(spec).expect("three nodes");
-        let mut node = cluster.connect(1).expect("a connection");
-        for (keyspace, replicas) in [("helenus", 1), ("shop", 3)] {
-            run(&mut node, &replicated("CREATE", keyspace, replicas));
-        }
-        run(&mut node, &format!("CREATE TABLE shop.orders ({COLUMNS})"));
-        run(
-            &mut node,
-            "CREATE TABLE shop.plain (k int PRIMARY KEY, v int)",
-        );
-        let three = Three { cluster, holder: 0 };
-        three
-            .layouts(
-                1,
-                &["create", "shop.orders", "--no-proxies", "--layout", "x=b,a"],
-            )
-            .succeeded();
-        let endpoints = three
-            .cluster
-            .nodetool(1, &["getendpoints", "helenus", "catalogue", "all"]);
-        let endpoints = endpoints.expect("a node");
-        let holder = (1..=3).find(|number| {
-            let ip = three.address(*number).ip().to_string();
-            endpoints.lines().any(|line| line.trim() == ip)
-        });
-        Three {
-            holder: holder.expect("one of them"),
-            ..three
-        }
-    }
-
-    fn address(&self, number: u16) -> SocketAddr {
-        self.cluster.address(number).expect("an address")
-    }
-
-    /// The nodes without the catalogue.
-    fn others(&self) -> Vec<u16> {
-        (1..=3).filter(|number| *number != self.holder).collect()
-    }
-
-    pub(crate) fn proxy(&self) -> Proxy {
-        let others = self.others().into_iter().map(|number| self.address(number));
-        Proxy::start(&others.collect::<Vec<_>>(), &ON).expect("a proxy")
-    }
-
-    pub(crate) fn layouts(&self, by: u16, arguments: &[&str]) -> Outcome {
-        let contact = self.address(by).to_string();
-        let mut command = helenus(&["layouts"]).expect("a program");
-        Outcome::of(command.args(arguments).args(["--contact", &contact]))
-    }
-}
-
-/// By data center: commands make sure that each has what changes in the catalogue, and proxies read it in their own.
-fn replicated(verb: &str, keyspace: &str, replicas: u32) -> String {
-    format!(
-        "{verb} KEYSPACE {keyspace} WITH replication = {{'class': 'NetworkTopologyStrategy', 'datacenter1': {replicas}}}"
-    )
-}
-
-pub(crate) fn run(node: &mut Connection, cql: &str) -> Vec<Vec<Option<Vec<u8>>>> {
-    node.query(cql, Consistency::Quorum)
-        .unwrap_or_else(|e| panic!("{cql}: {e}"))
-}
-
 fn client(proxy: &Proxy) -> Client<std::net::TcpStream> {
     Client::ready(proxy.address, 5).expect("a client")
 }
@@ -214,6 +135,8 @@ scenes!(
     a_table_without_layouts_is_written_while_the_catalogue_cannot_be_read,
     no_write_misses_the_layouts_of_a_table_that_the_catalogue_has_lost,
     no_read_and_no_write_fails_while_a_replica_of_a_derived_layout_is_away,
+    no_read_fails_while_a_node_joins_and_another_leaves,
+    a_sweep_brings_what_a_node_has_missed_that_was_away_for_longer_than_hints_are_kept,
 );
 
 fn the_catalogue_is_away(scenes: &mut Scenes) {
@@ -232,6 +155,15 @@ fn the_catalogue_is_away(scenes: &mut Scenes) {
         "no_read_and_no_write_fails_while_a_replica_of_a_derived_layout_is_away",
         || a_replica_is_away(&mut three),
     );
+    // The nodes are others afterwards.
+    let joins = "no_read_fails_while_a_node_joins_and_another_leaves";
+    scenes.scene(joins, || ring::a_node_joins_and_another_leaves(&mut three));
+    scenes.scene(
+        "a_sweep_brings_what_a_node_has_missed_that_was_away_for_longer_than_hints_are_kept",
+        || ring::a_node_is_away(&mut three),
+    );
+    // Of all that clients have done before.
+    scenes.scene(joins, || ring::layouts_are_equal(&three));
 }
 
 fn it_cannot_be_read(three: &mut Three) {

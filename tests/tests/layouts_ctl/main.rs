@@ -6,6 +6,7 @@
 
 mod calibrate;
 mod catalogue;
+mod clients;
 mod commands;
 mod derived;
 mod encrypted;
@@ -14,11 +15,14 @@ mod in_use;
 mod late;
 mod learned;
 mod mishaps;
+mod partitions;
 mod proxies;
 mod restored;
 mod rights;
+mod ring;
 mod sweep;
 mod table_first;
+mod three;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -10,7 +10,7 @@ use helenus_tests::catalogue::place;
 use helenus_tests::proxy::{Proxy, helenus};
 use helenus_tests::raw::{Client, ONE};
 
-use crate::catalogue::{Three, run};
+use crate::three::{Three, run};
 use crate::{Node, eventually, metric};
 
 const ONE_REPLICA: &str = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
