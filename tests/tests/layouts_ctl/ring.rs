@@ -69,6 +69,10 @@ fn assert_fine(clients: Clients) {
 pub(crate) fn a_node_joins_and_another_leaves(three: &mut Three) {
     make(three, ALONE, 1);
     make(three, AMONG, 3);
+    if std::env::var_os("HELENUS_LONG").is_none() {
+        println!("left out without HELENUS_LONG");
+        return;
+    }
     let proxy = proxy(three);
     let clients = Clients::start(proxy.address, ALONE, 6, 0..24, seed());
     let of_layout = || metric(&proxy, "helenus_layout_reads_total");
