@@ -110,7 +110,7 @@ pub(crate) fn a_node_is_away(three: &mut Three) {
         alone.written(&its) > before + 20
     });
     // It has been away for longer by now: a coordinator says after its write time-out that it has taken what it keeps
-    // nowhere.
+    // nowhere. The proxy still goes by the three hours that nodes told it before.
     set_hint_window(three, "1");
     let before = alone.written(&its);
     eventually("writes come to nobody", PATIENCE, || {
