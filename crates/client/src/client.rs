@@ -254,6 +254,11 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
+    /// True if an answer has come that nobody has received yet.
+    pub fn has_answers(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
     /// The next answer, or event.
     pub fn receive(&mut self) -> Result<Answer> {
         let mut buffer = [0; READ_BYTES];

@@ -76,7 +76,17 @@ impl Client {
                 _ => bail!("{} answers more than it was asked", self.address),
             }
         }
+        self.check_nothing_more()?;
         Ok(answers.into_iter().flatten().collect())
+    }
+
+    fn check_nothing_more(&self) -> Result<()> {
+        ensure!(
+            !self.of.has_answers(),
+            "{} answers more than it was asked",
+            self.address
+        );
+        Ok(())
     }
 
     fn receive(&mut self) -> Result<Answer> {
@@ -96,6 +106,7 @@ impl Client {
             "{} answers more than it was asked",
             self.address
         );
+        self.check_nothing_more()?;
         Ok(answer)
     }
 }

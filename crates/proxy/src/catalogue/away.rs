@@ -18,6 +18,7 @@ use helenus_engine::features::layouts::Missed;
 use helenus_engine::snapshot::Snapshot;
 use helenus_policy::ring::NodeIndex;
 
+use super::marks::now_ms;
 use crate::process::Process;
 use crate::records::node_state::{self, NodeState};
 
@@ -25,8 +26,12 @@ use crate::records::node_state::{self, NodeState};
 #[derive(Debug, Default)]
 pub(super) struct Away {
     nodes: BTreeMap<usize, Lost>,
-    looked: Option<Instant>,
+    /// When none of them was up the last time.
+    cut_off: Option<Instant>,
 }
+
+/// Once some node is up again, others need some time to be, too.
+const REUNION: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
 struct Lost {
@@ -47,22 +52,15 @@ impl Away {
         let states = node_state::states(&settings, &snapshot, &common.stats.nodes(), has_logins);
         let now = Instant::now();
         self.look(&states, snapshot.nodes().hint_window(), now);
-        self.missing(catalogue, &snapshot, now)
+        self.missing(catalogue, &snapshot, now, now_ms())
     }
 
     /// Notes how nodes are. `window`: for how long hints are kept.
     fn look(&mut self, states: &[NodeState], window: Duration, now: Instant) {
-        let unseen = self
-            .looked
-            .replace(now)
-            .map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         if !states.contains(&NodeState::Up) {
-            // The proxy may be cut off, and knows nothing of any of them: that time does not count.
-            for lost in self.nodes.values_mut() {
-                lost.since += unseen;
-                lost.back = lost.back.map(|back| back + unseen);
-            }
-            return;
+            // The proxy may be cut off, and does not know how they are: those that are away later have been all the time, for
+            // all that it knows.
+            self.cut_off = Some(now);
         }
         for (at, state) in states.iter().enumerate() {
             match state {
@@ -94,10 +92,16 @@ impl Away {
     }
 
     /// Layouts with a range none of whose replicas has been up for nearly as long as hints are kept.
-    fn missing(&self, catalogue: &Catalogue, snapshot: &Snapshot, now: Instant) -> Vec<Missed> {
+    fn missing(
+        &self,
+        catalogue: &Catalogue,
+        snapshot: &Snapshot,
+        now: Instant,
+        now_ms: i64,
+    ) -> Vec<Missed> {
         let window = snapshot.nodes().hint_window();
-        let long_away = self.long_away(window, now);
-        if long_away.is_empty() {
+        let since_cut_off = self.cut_off.map(|at| now.saturating_duration_since(at));
+        if since_cut_off.is_some_and(|time| time < REUNION) || self.nodes.is_empty() {
             return Vec::new();
         }
         let mut missed = Vec::new();
@@ -106,6 +110,10 @@ impl Away {
             let written = layouts.filter(|of| of.state() != Some(LayoutState::Behind));
             for layout in written.filter(|of| of.is_derived()) {
                 let keyspace = layout.keyspace_in(table);
+                // A sweep begins with a layout anew only if it reaches all nodes, however one proxy sees them.
+                let age_ms =
+                    u64::try_from(now_ms.saturating_sub(layout.created)).unwrap_or_default();
+                let long_away = self.long_away(window, Duration::from_millis(age_ms), now);
                 let Some(nodes) = range_of(snapshot, keyspace, &long_away) else {
                     continue;
                 };
@@ -119,11 +127,14 @@ impl Away {
         missed
     }
 
-    fn long_away(&self, window: Duration, now: Instant) -> BTreeSet<usize> {
+    /// Nodes that have been away for nearly as long as hints are kept, while there was a layout of this age.
+    fn long_away(&self, window: Duration, age: Duration, now: Instant) -> BTreeSet<usize> {
         // Other proxies need some time to hear of it. A connection that breaks and is opened again is no node that went.
         let most = (window / 10 * 9).max(refresh());
-        let is_long_away =
-            |lost: &Lost| lost.back.is_none() && now.saturating_duration_since(lost.since) >= most;
+        let is_long_away = |lost: &Lost| {
+            let time = now.saturating_duration_since(lost.since).min(age);
+            lost.back.is_none() && time >= most
+        };
         let nodes = self.nodes.iter().filter(|(_, lost)| is_long_away(lost));
         nodes.map(|(at, _)| *at).collect()
     }

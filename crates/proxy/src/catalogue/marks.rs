@@ -75,22 +75,28 @@ impl Marks<'_> {
         let Some(tokens) = doubted.get_mut(table) else {
             return Ok(());
         };
-        let batches = |is_meant: fn(KnownTo) -> bool| {
-            let meant = tokens.iter().filter(|(_, known_to)| is_meant(**known_to));
-            let meant: Vec<i64> = meant.map(|(token, _)| *token).collect();
-            let batches = meant.chunks(DOUBTS_AT_ONCE);
-            let batches = batches.map(|tokens| change::doubt(table, tokens));
-            batches.collect::<Vec<_>>()
-        };
-        let all = batches(|_| true);
-        let untold = batches(|known_to| known_to == KnownTo::Proxy);
-        match self.change(reader, &all, &untold).await? {
-            Reached::All => drop(doubted.remove(table)),
-            Reached::DataCentre => {
-                for known_to in tokens.values_mut() {
-                    *known_to = KnownTo::DataCentre;
+        let all: Vec<i64> = tokens.keys().copied().collect();
+        // What has been told is noted at once: there may be no time for all of them.
+        for some in all.chunks(DOUBTS_AT_ONCE) {
+            let is_untold = |token: &i64| tokens.get(token) == Some(&KnownTo::Proxy);
+            let untold: Vec<i64> = some.iter().copied().filter(is_untold).collect();
+            let in_own: Vec<String> = (!untold.is_empty())
+                .then(|| change::doubt(table, &untold))
+                .into_iter()
+                .collect();
+            match self
+                .change(reader, &[change::doubt(table, some)], &in_own)
+                .await?
+            {
+                Reached::All => tokens.retain(|token, _| !some.contains(token)),
+                Reached::DataCentre => {
+                    let known = untold.into_iter().map(|token| (token, KnownTo::DataCentre));
+                    tokens.extend(known);
                 }
             }
+        }
+        if tokens.is_empty() {
+            doubted.remove(table);
         }
         Ok(())
     }
@@ -110,7 +116,10 @@ impl Marks<'_> {
         let doubts = &self.common.features.layouts.doubts;
         let level = reader.level(self.local_dc).await?;
         let mut tables = self.derived_tables();
-        // After one that takes too long there is no time for others.
+        // After one that takes too long there is no time for others, so that another is the first of these each time.
+        let turns = usize::try_from(now_ms() / 1_000).unwrap_or_default();
+        let turns = turns.checked_rem(tables.len()).unwrap_or_default();
+        tables.rotate_left(turns);
         tables.sort_by_key(|of| doubts.is_unread((&of.keyspace, &of.table)));
         let mut found = Vec::new();
         let mut has_time = true;
@@ -237,7 +246,7 @@ fn as_told(table: TableKey, tokens: Option<BTreeSet<i64>>) -> ((String, String),
     ((table.keyspace, table.table), told)
 }
 
-fn now_ms() -> i64 {
+pub(super) fn now_ms() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX))
 }

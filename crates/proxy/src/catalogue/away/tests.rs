@@ -12,6 +12,8 @@ use crate::catalogue::testing::derived;
 use NodeState::{Down, Gone, Unused, Up};
 
 const WINDOW_S: u64 = 1_000;
+/// Long after layouts were made.
+const NOW_MS: i64 = 1_000_000_000_000;
 const NONE: [&str; 0] = [];
 
 fn address(number: u8) -> SocketAddr {
@@ -65,7 +67,7 @@ impl Watched {
         };
         self.away
             .look(&states, self.snapshot.nodes().hint_window(), now);
-        let missed = self.away.missing(&catalogue, &self.snapshot, now);
+        let missed = self.away.missing(&catalogue, &self.snapshot, now, NOW_MS);
         missed.into_iter().map(|of| of.why).collect()
     }
 
@@ -112,14 +114,35 @@ fn a_node_counts_anew_once_it_was_back_for_long_enough() {
 }
 
 #[test]
-fn a_proxy_that_is_cut_off_knows_of_no_node_that_it_is_away() {
+fn a_proxy_that_was_cut_off_takes_nodes_that_stay_away_for_away_all_the_time() {
     let mut watched = Watched::new(1);
     assert_eq!(watched.look_on(0, 500, [Up, Down, Up]), None);
     assert_eq!(watched.look(510, [Down, Down, Up]), NONE);
     assert_eq!(watched.look_on(520, 9_510, [Down, Down, Down]), None);
     // The first node comes back later than the third.
     assert_eq!(watched.look(9_520, [Down, Down, Up]), NONE);
-    assert_eq!(watched.look_on(9_530, 20_000, [Up, Down, Up]), Some(9_900));
+    assert_eq!(watched.look_on(9_530, 20_000, [Up, Down, Up]), Some(9_570));
+}
+
+#[test]
+fn a_layout_that_was_begun_anew_misses_nothing_of_before() {
+    let mut watched = Watched::new(1);
+    assert_eq!(watched.look_on(0, 800, [Up, Down, Up]), None);
+    let (table, mut of) = derived("orders");
+    let layouts = of.layouts.as_mut().expect("it has layouts");
+    layouts.layouts[0].created = NOW_MS - 899_000;
+    let catalogue = Catalogue {
+        version: 1,
+        tables: [(table, of)].into(),
+    };
+    let now = watched.begin + Duration::from_secs(5_000);
+    let missing = |now_ms| {
+        watched
+            .away
+            .missing(&catalogue, &watched.snapshot, now, now_ms)
+    };
+    assert_eq!(missing(NOW_MS), []);
+    assert_eq!(missing(NOW_MS + 1_000).len(), 1);
 }
 
 #[test]
@@ -144,6 +167,8 @@ fn nodes_that_need_no_link_and_layouts_that_are_behind_are_left_alone() {
         tables: [(table, of)].into(),
     };
     let now = watched.begin + Duration::from_secs(6_000);
-    let missed = watched.away.missing(&catalogue, &watched.snapshot, now);
+    let missed = watched
+        .away
+        .missing(&catalogue, &watched.snapshot, now, NOW_MS);
     assert_eq!(missed, []);
 }
