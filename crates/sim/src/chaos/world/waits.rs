@@ -11,6 +11,9 @@ use crate::chaos::proxy::At;
 const AGREEMENT_MS: u64 = 5_000;
 /// For pauses while coordinators miss replicas of a ring that moves: no time at a node (`engine/pauses.rs`).
 const PAUSES_MS: u64 = 5_000;
+/// A write of a table with derived layouts goes to the table, and to each layout by as many requests at most, one after the
+/// other (`features/layouts/derived/followed_write.rs`).
+const REQUESTS_DERIVED: u64 = 1 + 3;
 /// For ticks, the network, and the shell's own steps.
 const SLACK_MS: u64 = 1_000;
 /// From an answer to the request that follows it. What has been sent earlier to a proxy that closes the
@@ -48,7 +51,11 @@ impl World {
             0 => 0,
             _ => PAUSES_MS,
         };
-        Some((waits.node_ms + queue_ms + pauses_ms + SLACK_MS) * 1_000)
+        let requests = match request.purpose {
+            Purpose::RowWrite(_) if self.derived.is_some() => REQUESTS_DERIVED,
+            _ => 1,
+        };
+        Some(((waits.node_ms + queue_ms) * requests + pauses_ms + SLACK_MS) * 1_000)
     }
 
     /// A request has its answer, or its connection has ended.
