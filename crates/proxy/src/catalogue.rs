@@ -234,7 +234,7 @@ impl Watch {
         if let Some(reader) = self.readers.pop() {
             let telling = self.tell_by(reader, &mut told);
             // The lease must not be lost over it.
-            if let Ok(reader) = tokio::time::timeout(TELL_MAX, telling).await {
+            if let Ok(reader) = tokio::time::timeout(waits::scaled(TELL_MAX), telling).await {
                 self.readers.push(reader);
             }
         }
