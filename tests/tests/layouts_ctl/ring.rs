@@ -76,11 +76,11 @@ fn is_short() -> bool {
 
 /// One node joins, and one of the others leaves.
 pub(crate) fn a_node_joins_and_another_leaves(three: &mut Three) {
-    make(three, ALONE, 1);
-    make(three, AMONG, 3);
     if is_short() {
         return;
     }
+    make(three, ALONE, 1);
+    make(three, AMONG, 3);
     let proxy = proxy(three);
     let clients = Clients::start(proxy.address, ALONE, 6, 0..24, seed());
     let of_layout = || metric(&proxy, "helenus_layout_reads_total");
@@ -178,6 +178,9 @@ fn rows_of_all(three: &Three, table: &str) -> Rows {
 
 /// All layouts have what their tables have, and each replica of the one with three by itself.
 pub(crate) fn layouts_are_equal(three: &Three) {
+    if is_short() {
+        return;
+    }
     let [alone, among] =
         [ALONE, AMONG].map(|keyspace| rows_of_all(three, &format!("{keyspace}.t")));
     assert!(!alone.is_empty() && !among.is_empty());
