@@ -204,6 +204,6 @@ mod tests {
         let wrong = partition.wrong(None, &found(&[((1, 1), 8)]));
         assert!(wrong.is_some_and(|of| of.contains("is Some(8)")));
         let wrong = partition.wrong(Some(2), &found(&[((3, 2), 1)]));
-        assert!(wrong.is_some_and(|of| of.contains("not one of [None]")));
+        assert!(wrong.is_some_and(|of| of.contains("not one of [None, None]")));
     }
 }
