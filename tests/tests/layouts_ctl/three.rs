@@ -1,12 +1,14 @@
 //! Three nodes that scenes share.
 
 use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use helenus_cluster::{Cluster, Connection, Consistency};
 use helenus_tests::proxy::{Proxy, helenus};
 
 use crate::Outcome;
-use crate::sweep::ON;
+use crate::sweep::{ON, PATIENCE};
 
 /// Three nodes of which one holds the catalogue, and a table with a layout and one without, on all of them.
 pub(crate) struct Three {
@@ -82,6 +84,17 @@ pub(crate) fn replicated(verb: &str, keyspace: &str, replicas: u32) -> String {
 }
 
 pub(crate) fn run(node: &mut Connection, cql: &str) -> Vec<Vec<Option<Vec<u8>>>> {
-    node.query(cql, Consistency::Quorum)
-        .unwrap_or_else(|e| panic!("{cql}: {e}"))
+    let begin = Instant::now();
+    loop {
+        match node.query(cql, Consistency::Quorum) {
+            Ok(rows) => return rows,
+            // One that has just been started is not yet, for this node.
+            Err(e)
+                if e.to_string().contains("not in normal state") && begin.elapsed() < PATIENCE =>
+            {
+                thread::sleep(Duration::from_millis(200));
+            }
+            Err(e) => panic!("{cql}: {e}"),
+        }
+    }
 }
