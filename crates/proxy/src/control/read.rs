@@ -105,8 +105,12 @@ impl Control {
         };
         let next = match old {
             None => Snapshot::builder().epoch(1),
-            // What is not read again stays: sizes of tables, another schema's version, features' knowledge.
-            Some(old) => old.successor(),
+            // What is not read here stays.
+            Some(old) => Snapshot::builder()
+                .epoch(old.epoch() + 1)
+                .sizes(old.schema().sizes().clone())
+                .other_schema_version(old.schema().other_version())
+                .features(old.features().clone()),
         };
         let next = next
             .cluster_name(text("cluster_name"))
