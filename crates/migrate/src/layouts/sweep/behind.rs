@@ -4,9 +4,10 @@
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use helenus_catalogue::Layout;
 use helenus_catalogue::stored::WHOLE_TABLE;
 use helenus_catalogue::sweep::Due;
+use helenus_catalogue::waits::lease;
+use helenus_catalogue::{Layout, LayoutState};
 
 use super::super::entry::{begun_anew, claim, put};
 use super::super::fill::{self, Filled};
@@ -33,6 +34,18 @@ pub(super) async fn leave_doubted(cluster: &Cluster, view: &View, due: &[Due]) -
     let left = begun_before(view.written(), whole.written_us);
     leave(cluster, view, &left).await?;
     Ok(!left.is_empty())
+}
+
+/// True if no proxy has read the catalogue since before layouts were behind, and takes them for written.
+pub(super) fn is_known_to_all(view: &View) -> bool {
+    let behind = view.of(|state| state == Some(LayoutState::Behind));
+    is_older_than_leases(&behind, now_ms())
+}
+
+fn is_older_than_leases(behind: &[Layout], now_ms: i64) -> bool {
+    let lease_ms = i64::try_from(lease().as_millis()).unwrap_or(i64::MAX);
+    let mut ages = behind.iter().map(|of| now_ms.saturating_sub(of.created));
+    ages.all(|age_ms| age_ms > lease_ms)
 }
 
 /// Those that have not been begun anew since, to be compared as a whole.
@@ -105,6 +118,15 @@ pub(super) async fn finish(
 mod tests {
     use super::super::super::testing::layout;
     use super::*;
+
+    #[test]
+    fn a_doubt_of_all_of_them_stays_until_no_proxy_takes_them_for_written() {
+        let behind = [layout("a", 1_000), layout("b", 2_000)];
+        let lease_ms = i64::try_from(lease().as_millis()).expect("a few seconds");
+        assert!(!is_older_than_leases(&behind, 2_000 + lease_ms));
+        assert!(is_older_than_leases(&behind, 2_001 + lease_ms));
+        assert!(is_older_than_leases(&[], 0));
+    }
 
     #[test]
     fn layouts_that_were_begun_anew_since_a_doubt_of_all_of_them_are_not_behind() {
