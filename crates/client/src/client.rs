@@ -30,6 +30,8 @@ pub struct Client<S> {
     codec: Codec,
     answers: VecDeque<Answer>,
     next_stream: i16,
+    /// The flags of all requests.
+    asked: u8,
 }
 
 impl Client<TcpStream> {
@@ -76,6 +78,7 @@ impl<S: Read + Write> Client<S> {
             codec,
             answers: VecDeque::new(),
             next_stream: 1,
+            asked: 0,
         }
     }
 
@@ -209,7 +212,7 @@ impl<S: Read + Write> Client<S> {
         self.call_flagged(opcode, 0, body)
     }
 
-    /// [`Self::call`] with flags in the header. Of an answer's flags, nobody need ask for warnings.
+    /// [`Self::call`] with flags in the header.
     pub fn call_flagged(&mut self, opcode: u8, flags: u8, body: &[u8]) -> Result<Answer> {
         let stream = self.next_stream;
         self.next_stream = (stream + 1) % STREAMS;
@@ -218,10 +221,7 @@ impl<S: Read + Write> Client<S> {
         loop {
             let answer = self.receive()?;
             if answer.stream == stream {
-                return match answer.flags & !(flags | flags::WARNING) {
-                    0 => Ok(answer),
-                    odd => Err(invalid(format!("an answer with the flags {odd:#04x}"))),
-                };
+                return Ok(answer);
             }
             // Events are skipped.
             if answer.stream != -1 {
@@ -238,6 +238,7 @@ impl<S: Read + Write> Client<S> {
     /// [`Self::send`] with flags in the header; it leaves with those that are pushed behind it.
     pub fn push(&mut self, stream: i16, opcode: u8, flags: u8, body: &[u8]) {
         let write_body = |out: &mut Vec<u8>| out.extend_from_slice(body);
+        self.asked |= flags;
         self.codec.push(stream, opcode, flags, write_body);
     }
 
@@ -259,12 +260,15 @@ impl<S: Read + Write> Client<S> {
         !self.answers.is_empty()
     }
 
-    /// The next answer, or event.
+    /// The next answer, or event. Of its flags, nobody need have asked for warnings.
     pub fn receive(&mut self) -> Result<Answer> {
         let mut buffer = [0; READ_BYTES];
         loop {
             if let Some(answer) = self.answers.pop_front() {
-                return Ok(answer);
+                return match answer.flags & !(self.asked | flags::WARNING) {
+                    0 => Ok(answer),
+                    odd => Err(invalid(format!("an answer with the flags {odd:#04x}"))),
+                };
             }
             let len = match self.stream.read(&mut buffer) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
