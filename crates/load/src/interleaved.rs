@@ -46,6 +46,20 @@ pub struct Interleaved {
 }
 
 impl Interleaved {
+    /// A closed loop whose arms are warm by half a second, and by a fifth of one in later turns.
+    pub fn closed(clients: usize, time: Duration, slices: usize, seed: u64) -> Interleaved {
+        Interleaved {
+            clients,
+            load: LoadModel::Closed,
+            time,
+            slices,
+            warmup_first: Duration::from_millis(500),
+            warmup: Duration::from_millis(200),
+            seed,
+            progress: Arc::default(),
+        }
+    }
+
     /// Runs a round and returns a phase for each arm. `on_turn` is called with the arm of each
     /// turn.
     pub async fn round<W: Workload>(

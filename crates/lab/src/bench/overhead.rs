@@ -45,6 +45,7 @@ pub(super) async fn overhead(args: OverheadArgs) -> Result<()> {
         None => Some(Proxy::start(&nodes.contact_points, &[]).await?),
     };
     let experiment = args.experiment(rounds, &nodes, proxy.as_ref())?;
+    experiment.check()?;
     let endpoint = &experiment.arms[0].endpoint;
     experiment.table.create(&endpoint.connect().await?).await?;
     let progress = Arc::new(Progress::default());

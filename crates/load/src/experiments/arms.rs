@@ -53,11 +53,10 @@ pub(crate) fn check<'a>(arms: impl Iterator<Item = &'a Arm>, first: &[&str]) -> 
         "the first of the arms must be {}",
         first.join(" and ")
     );
-    let different: BTreeSet<&&str> = names.iter().collect();
-    ensure!(
-        different.len() == names.len(),
-        "two arms have the same name"
-    );
+    let mut different = BTreeSet::new();
+    for name in names {
+        ensure!(different.insert(name), "two arms are named {name}");
+    }
     Ok(())
 }
 

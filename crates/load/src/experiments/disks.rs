@@ -15,7 +15,7 @@
 use crate::experiments::arms::{Arm, HELENUS, TOKEN_AWARE, ratio_key};
 use crate::experiments::experiment::{Cell, Experiment, Took, named};
 use crate::experiments::prepare::{open_table, warm_up};
-use crate::interleaved::{Interleaved, LoadModel};
+use crate::interleaved::Interleaved;
 use crate::process::Watched;
 use crate::report::Report;
 use crate::report::chart::Chart;
@@ -25,7 +25,6 @@ use crate::report::spread::rotation;
 use crate::run::{Limit, Plan, run_closed};
 use crate::workload::kv::{Mix, Table};
 use anyhow::Result;
-use std::sync::Arc;
 use std::time::Duration;
 
 const WARMUP_CLIENTS: usize = 10;
@@ -94,16 +93,8 @@ impl Disks {
                                  round: usize,
                                  report: &mut Report,
                                  say: &mut dyn FnMut(String)| {
-            let plan = Interleaved {
-                clients: cell.job.clients,
-                load: LoadModel::Closed,
-                time: self.cell_time,
-                slices: self.slices,
-                warmup_first: Duration::from_millis(500),
-                warmup: Duration::from_millis(200),
-                seed: self.seed,
-                progress: Arc::default(),
-            };
+            let plan =
+                Interleaved::closed(cell.job.clients, self.cell_time, self.slices, self.seed);
             let sessions = |arm: usize| open[arm].clone();
             let phases = experiment.in_slices(&plan, cell, round, sessions, report, say);
             phases.await

@@ -13,11 +13,10 @@
 //! - **Declared and best order.** The paper declares (custkey, orderdate, clerk) and compares with the best
 //!   order that an expert would choose. Both are arms; the latter is the baseline.
 
-use crate::experiments::arms::TOKEN_AWARE;
+use crate::experiments::arms::{TOKEN_AWARE, check};
 use crate::report::Report;
 use anyhow::{Result, ensure};
 use scylla::statement::Consistency;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use writes::Writer;
 
@@ -110,20 +109,7 @@ impl Layouts {
     }
 
     fn check(&self) -> Result<()> {
-        let names: Vec<&str> = self
-            .arms
-            .iter()
-            .map(|arm| &*arm.arm.endpoint.name)
-            .collect();
-        ensure!(
-            names.first() == Some(&TOKEN_AWARE),
-            "the first arm must be {TOKEN_AWARE}"
-        );
-        let different: BTreeSet<&&str> = names.iter().collect();
-        ensure!(
-            different.len() == names.len(),
-            "two arms have the same name"
-        );
+        check(self.arms.iter().map(|of| &of.arm), &[TOKEN_AWARE])?;
         ensure!(!self.levels.is_empty(), "no consistency level is given");
         for (at, copies) in self.copies.iter().enumerate() {
             let writers = self

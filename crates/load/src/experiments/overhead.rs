@@ -98,9 +98,15 @@ impl Job {
 }
 
 impl Overhead {
+    /// # Errors
+    /// The arms cannot be compared.
+    pub fn check(&self) -> Result<()> {
+        check(self.arms.iter(), &[TOKEN_AWARE])
+    }
+
     /// Runs all rounds and fills `report`; `say` receives progress messages.
     pub async fn run(&self, report: &mut Report, say: &mut dyn FnMut(String)) -> Result<()> {
-        check(self.arms.iter(), &[TOKEN_AWARE])?;
+        self.check()?;
         self.describe(report);
         self.measure_idle(report, say).await?;
 

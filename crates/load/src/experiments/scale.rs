@@ -26,7 +26,6 @@ use crate::report::Report;
 use crate::workload::kv::Mix;
 use anyhow::{Context, Result};
 use std::sync::Arc;
-use std::time::Duration;
 
 mod declared;
 mod experiment;
@@ -60,16 +59,7 @@ impl Scale {
     ) -> Result<()> {
         let experiment = self.declared(nodes, watched);
         let measured = experiment.measure(report, say, async |cell, round, report, say| {
-            let plan = Interleaved {
-                clients: cell.job,
-                load: LoadModel::Closed,
-                time: self.cell_time,
-                slices: self.slices,
-                warmup_first: Duration::from_millis(500),
-                warmup: Duration::from_millis(200),
-                seed: self.seed,
-                progress: Arc::default(),
-            };
+            let plan = Interleaved::closed(cell.job, self.cell_time, self.slices, self.seed);
             let sessions = |arm: usize| open[arm].clone();
             let phases = experiment.in_slices(&plan, cell, round, sessions, report, say);
             phases.await

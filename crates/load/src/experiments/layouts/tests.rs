@@ -5,7 +5,7 @@ use crate::client::endpoint::{Endpoint, Policy};
 use crate::experiments::arms::{Arm, HELENUS, ROUND_ROBIN};
 use crate::measure::{Phase, Recorder};
 use crate::report::machine::Machine;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 const TIME_OUT: Duration = Duration::from_secs(10);

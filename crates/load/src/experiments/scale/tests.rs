@@ -7,6 +7,7 @@ use crate::progress::IntervalStats;
 use crate::ramp::search::Policy as SearchPolicy;
 use crate::report::machine::Machine;
 use crate::workload::kv::Table;
+use std::time::Duration;
 
 fn scale() -> Scale {
     Scale {
