@@ -95,6 +95,25 @@ fn a_node_stands_still(scenes: &mut Scenes) {
     });
 }
 
+fn write(key: i32, value: i32) -> String {
+    format!("INSERT INTO a.t (k, v) VALUES ({key}, {value})")
+}
+
+/// Until the node that is to stand still gets its share: it may not have been reached yet, or be left alone for having
+/// stood still before.
+fn wait_until_asked(cluster: &Cluster, proxy: &Proxy, runtime: &Runtime, session: &Arc<Session>) {
+    let done = Arc::new(AtomicUsize::new(0));
+    let node = format!(
+        "helenus_node_requests_total{{node=\"{}\"",
+        cluster.contact_points()[1]
+    );
+    eventually("the node is asked", Duration::from_secs(60), || {
+        let before = metric(proxy, &node);
+        runtime.block_on(all(session, (0..KEYS).map(|key| write(key, 0)), &done));
+        metric(proxy, &node) - before > f64::from(KEYS) / 10.0
+    });
+}
+
 fn no_list_is_doubled(cluster: &Cluster, proxy: &Proxy, runtime: &Runtime) {
     let session = runtime.block_on(session(proxy, Consistency::One, true));
     let texts: Vec<String> = (0..KEYS)
@@ -102,6 +121,7 @@ fn no_list_is_doubled(cluster: &Cluster, proxy: &Proxy, runtime: &Runtime) {
         .zip(0..)
         .map(|(text, key)| text.replace("KEY", &key.to_string()))
         .collect();
+    wait_until_asked(cluster, proxy, runtime, &session);
     let done = Arc::new(AtomicUsize::new(0));
     let rescued = metric(proxy, "helenus_requests_rescued_total");
     cluster.pause(2).expect("paused");
@@ -140,17 +160,7 @@ fn no_list_is_doubled(cluster: &Cluster, proxy: &Proxy, runtime: &Runtime) {
 fn no_write_is_undone(cluster: &Cluster, proxy: &Proxy, runtime: &Runtime) {
     let session = runtime.block_on(session(proxy, Consistency::Quorum, false));
     let done = Arc::new(AtomicUsize::new(0));
-    let write = |key: i32, value: i32| format!("INSERT INTO a.t (k, v) VALUES ({key}, {value})");
-    // It may still be left alone for having stood still before.
-    let node = format!(
-        "helenus_node_requests_total{{node=\"{}\"",
-        cluster.contact_points()[1]
-    );
-    eventually("the node is asked again", Duration::from_secs(60), || {
-        let before = metric(proxy, &node);
-        runtime.block_on(all(&session, (0..KEYS).map(|key| write(key, 0)), &done));
-        metric(proxy, &node) - before > f64::from(KEYS) / 10.0
-    });
+    wait_until_asked(cluster, proxy, runtime, &session);
     cluster.pause(2).expect("paused");
     // The link to the node is closed meanwhile.
     let first = runtime.block_on(all(&session, (0..KEYS).map(|key| write(key, 1)), &done));

@@ -11,6 +11,8 @@ use crate::{eventually, metric, serves, turn};
 
 const OVERLOADED: i32 = 0x1001;
 const MIB: u64 = 1024;
+/// What may be held over `limits.memory_max`: workers learn of each other's pages only when these are there.
+const OVER_MIB: f64 = 20.0;
 /// Rows of 1 KiB: pages of 5 MB.
 const ROWS: i32 = 5_000;
 /// One such page, rounded up.
@@ -140,7 +142,7 @@ fn answers_beyond_the_bound_are_refused_and_clients_that_stand_still_make_way() 
             && metric(&proxy, "helenus_node_in_flight_requests") == 0.0
     });
     let held = metric(&proxy, "helenus_memory_held_bytes");
-    assert!(held <= 64.0 * 1024.0 * 1024.0, "{held}");
+    assert!(held <= (64.0 + OVER_MIB) * 1024.0 * 1024.0, "{held}");
     let bound = 2 * 64 + UNDER_WAY_MIB + OWN_MIB;
     grew(&proxy, before, "60 pages of 5 MB that nobody reads", bound);
     // The latest first: they have been refused while the memory was full.
@@ -156,9 +158,11 @@ fn answers_beyond_the_bound_are_refused_and_clients_that_stand_still_make_way() 
                 assert_eq!(fault.code, OVERLOADED, "{fault:?}");
                 assert!(fault.message.contains("limits.memory_max"), "{fault:?}");
                 refused += 1;
-                // It lives on.
-                let rows = client.query("SELECT k FROM mem.t WHERE k = 1");
-                assert_eq!(rows.expect("rows").len(), 1);
+                // It lives on, and is served as soon as others have made way.
+                eventually("it is served", Duration::from_secs(30), || {
+                    let rows = client.query("SELECT k FROM mem.t WHERE k = 1");
+                    rows.is_ok_and(|rows| rows.len() == 1)
+                });
             }
         }
     }
