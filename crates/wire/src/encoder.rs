@@ -281,7 +281,12 @@ impl Encoder {
     fn grow(&mut self, bytes: usize) {
         if self.out.len() + bytes > BLOCK_ROOM && !self.out.is_empty() {
             self.seal();
-            self.full.push(std::mem::take(&mut self.out));
+            let mut full = std::mem::take(&mut self.out);
+            // Little may be in it: messages that have become far shorter, or one before a large one.
+            if full.capacity() > 2 * full.len() {
+                full.shrink_to_fit();
+            }
+            self.full.push(full);
         }
         let needed = self.out.len() + bytes;
         let doubled = (2 * self.out.capacity()).clamp(ROOM_FIRST, BLOCK_ROOM);

@@ -404,6 +404,22 @@ fn hostile_bodies_do_not_panic_in_views_and_conversions() {
 }
 
 #[test]
+fn blocks_that_large_messages_have_left_nearly_empty_hold_little_room() {
+    let mut dice = Dice::new();
+    for compression in [1, 2] {
+        let mut encoder = encoder(false, COMPRESSIONS[compression]);
+        for _ in 0..50 {
+            encoder.push_slice(header(&mut dice, Version::V4), &vec![7; 400_000]);
+        }
+        let (waits, held) = (encoder.pending_len(), encoder.held_len());
+        assert!(
+            held <= 2 * waits + (256 << 10),
+            "{waits} bytes wait in {held}"
+        );
+    }
+}
+
+#[test]
 fn what_waits_is_held_in_at_most_twice_the_room_and_a_block() {
     const BLOCK: usize = 128 << 10;
     const MESSAGE_MAX: usize = 400_000;

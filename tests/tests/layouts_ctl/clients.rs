@@ -18,8 +18,6 @@ use crate::partitions::{Change, Found, Partition, VALUES};
 const PAUSE: Duration = Duration::from_millis(150);
 /// A client of whose reads so many went wrong stops.
 const FAILED_MAX: usize = 20;
-/// The text of an error that tells that nothing was sent. On a busy machine it comes at times.
-const NOT_SENT: &str = "the catalogue could not be read";
 
 /// Requests about one partition.
 #[derive(Debug, Default)]
@@ -147,7 +145,7 @@ impl One {
                 counts.written.fetch_add(1, Ordering::Relaxed);
                 true
             }
-            Err(fault) if fault.message.contains(NOT_SENT) => return,
+            Err(fault) if fault.message.contains(crate::NOT_SENT) => return,
             Err(fault) => {
                 self.failed.writes.push(format!("{text}: {fault:?}"));
                 false

@@ -7,11 +7,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use helenus_tests::proxy::{Proxy, helenus};
-use helenus_tests::raw::{Client, ONE};
+use helenus_tests::raw::Client;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::{Node, Outcome, eventually, metric};
+use crate::{Node, Outcome, ask, eventually, metric};
 
 const COLUMNS: &str = "k, a, b, v, w, s, WRITETIME(v), WRITETIME(w), WRITETIME(s)";
 const ON: [&str; 2] = ["layouts.enabled=true", "listen.workers=1"];
@@ -33,8 +33,7 @@ impl Writer {
                 .expect("a client");
             while !ends.load(Ordering::Relaxed) {
                 let cql = statement(table, &mut draw);
-                let outcome = client.try_query(&cql, ONE).expect("an answer");
-                outcome.unwrap_or_else(|e| panic!("{cql}: {e:?}"));
+                ask(&mut client, &cql);
                 counts.fetch_add(1, Ordering::Relaxed);
                 // Leaves some of the machine to the commands, and to tests beside this one.
                 thread::sleep(Duration::from_millis(2));
@@ -151,8 +150,7 @@ fn a_layout_created_while_clients_write_misses_nothing() {
             format!("INSERT INTO busy.t (k, a, b, more) VALUES ({k}, 1, 2, 3)"),
             format!("UPDATE busy.t SET \"Of k\" = 'all' WHERE k = {k}"),
         ] {
-            let outcome = client.try_query(&cql, ONE).expect("an answer");
-            outcome.unwrap_or_else(|e| panic!("{cql}: {e:?}"));
+            ask(&mut client, &cql);
         }
     }
     node.layouts(&["verify", "busy.t"]).succeeded();

@@ -11,7 +11,7 @@ use helenus_tests::proxy::{Proxy, helenus};
 use helenus_tests::raw::{Client, ONE};
 
 use crate::three::{Three, run};
-use crate::{Node, eventually, metric};
+use crate::{Node, ask, eventually, metric};
 
 const ONE_REPLICA: &str = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
 pub(crate) const COLUMNS: &str = "k, a, b, v, WRITETIME(v)";
@@ -84,9 +84,11 @@ fn what_a_layout_cannot_be_told_is_read_from_the_table_until_a_sweep_has_compare
             read(&proxy, &mut client, "doubted", k) == (10, true)
         });
     }
-    let mut write = |cql: &str| client.try_query(cql, ONE).expect("an answer").expect(cql);
-    write("DELETE FROM doubted.t WHERE k = 1 AND a >= 4");
-    write("INSERT INTO doubted.t (k, a, b, v) VALUES (2, 50, 3, 1) IF NOT EXISTS");
+    ask(&mut client, "DELETE FROM doubted.t WHERE k = 1 AND a >= 4");
+    ask(
+        &mut client,
+        "INSERT INTO doubted.t (k, a, b, v) VALUES (2, 50, 3, 1) IF NOT EXISTS",
+    );
     assert_eq!(read(&proxy, &mut client, "doubted", 1), (4, false));
     assert_eq!(read(&proxy, &mut client, "doubted", 2), (11, false));
     assert_eq!(read(&proxy, &mut client, "doubted", 3), (10, true));
