@@ -84,7 +84,7 @@ pub(crate) struct Bench {
     pub now: Instant,
     pub client: SessionKey,
     /// To each node.
-    links: Vec<LinkKey>,
+    pub(crate) links: Vec<LinkKey>,
     /// Of the client and of the node.
     pub versions: (Version, Version),
 }
