@@ -76,6 +76,11 @@ impl Decoder {
         self.compression = compression;
     }
 
+    /// From the next envelope on, a body may have so many bytes.
+    pub fn set_body_len_max(&mut self, body_len_max: usize) {
+        self.body_len_max = body_len_max;
+    }
+
     /// From the next envelope on, bodies that are longer are skipped: their headers are handed over with empty
     /// bodies ([`Header::is_skipped`]). Until then one that is too long is an error.
     pub fn skip_longer_than(&mut self, body_len_max: usize) {
