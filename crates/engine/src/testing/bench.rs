@@ -45,6 +45,7 @@ pub(crate) fn orders(readable: bool) -> LogicalTable {
         layout: Layout::new(&[1, 0]).expect("a permutation"),
         readable,
         further: Vec::new(),
+        outlived: Vec::new(),
     };
     let total = Column {
         name: "total".to_owned(),

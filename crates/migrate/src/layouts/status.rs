@@ -1,6 +1,6 @@
 //! `helenus layouts status`: which layouts there are, and whether they are as they should be.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -173,6 +173,12 @@ async fn layout(cluster: &Cluster, name: &TableName, entry: &Layout) -> Result<S
         Ok(own) if own.has_keys_of(&copy, &entry.clustering) => {
             found.problems.extend(differing_columns(&own, &copy));
             found.problems.extend(differing_ttl(&own, &copy));
+            let dropped = [
+                table::dropped(cluster, name).await?,
+                table::dropped(cluster, &copy_name).await?,
+            ];
+            let differing = differing_drop(&own, &copy, entry, &dropped);
+            found.problems.extend(differing);
             for table in [&own, &copy] {
                 found.problems.extend(masks(cluster, table).await?);
             }
@@ -253,6 +259,30 @@ fn differing_columns(own: &Table, copy: &Table) -> Vec<String> {
         ));
     }
     problems
+}
+
+/// Of an ALTER TABLE … DROP that was carried out in part, before the column was added again. `dropped`: when columns were
+/// dropped of the table and of the layout.
+fn differing_drop(
+    own: &Table,
+    copy: &Table,
+    entry: &Layout,
+    dropped: &[HashMap<String, i64>; 2],
+) -> Option<String> {
+    let mut both = own
+        .others()
+        .filter(|column| copy.others().any(|of| of.name == column.name));
+    let column = both.find(|column| {
+        let [own_ms, copy_ms] = [0, 1].map(|at: usize| dropped[at].get(&column.name).copied());
+        !entry.hides_what_its_table_hides(own_ms, copy_ms)
+    })?;
+    Some(format!(
+        "column {} of {} was not dropped when that of {} was, and may show other values, so that the layout is not read: \
+         `helenus layouts rebuild` fills it anew",
+        column.to_cql(),
+        copy.name,
+        own.name
+    ))
 }
 
 /// Rows that are written without a time to live would expire in one of the two only.

@@ -249,8 +249,8 @@ impl Reader {
             );
             let masks = self.known(&masks, "column_masks", Consistency::ONE).await?;
             let dropped = format!(
-                "SELECT keyspace_name, table_name, column_name FROM system_schema.dropped_columns \
-                 WHERE keyspace_name = {keyspace}"
+                "SELECT keyspace_name, table_name, column_name, dropped_time FROM \
+                 system_schema.dropped_columns WHERE keyspace_name = {keyspace}"
             );
             let dropped = self.rows(&dropped, Consistency::ONE).await?;
             schema.add_options(&tables, &dropped, masks.as_ref());
