@@ -11,6 +11,7 @@ use helenus_rows::{Column, Table, TableName};
 use serde_json::{Value, json};
 
 use super::entry::table_of;
+use super::hinted::{Hinted, data_centers};
 use super::ranges;
 use super::sweep::Swept;
 use super::{home, names};
@@ -78,12 +79,13 @@ pub async fn run(args: StatusArgs) -> Result<()> {
         }
     };
     let lost = catalogue::lost(&cluster).await?;
+    let hinted = Hinted::of(&cluster).await;
     let mut tables = Vec::new();
     for name in names {
         let known = catalogue::read_with_losses(&cluster, &name).await?;
         let mut layouts = Vec::new();
         for entry in known.layouts() {
-            layouts.push(layout(&cluster, &name, entry).await?);
+            layouts.push(layout(&cluster, &name, entry, &hinted).await?);
         }
         let key = catalogue::key(&name);
         let mut lost = lost.iter().filter(|flag| flag.feature == Feature::Layouts);
@@ -127,7 +129,12 @@ pub async fn run(args: StatusArgs) -> Result<()> {
     Ok(())
 }
 
-async fn layout(cluster: &Cluster, name: &TableName, entry: &Layout) -> Result<Shown> {
+async fn layout(
+    cluster: &Cluster,
+    name: &TableName,
+    entry: &Layout,
+    hinted: &Hinted,
+) -> Result<Shown> {
     let copy_name = table_of(entry, name);
     let has_keyspace = table::keyspace_exists(cluster, &copy_name.keyspace).await?;
     let mut found = Shown {
@@ -169,6 +176,12 @@ async fn layout(cluster: &Cluster, name: &TableName, entry: &Layout) -> Result<S
         return Ok(found);
     }
     let copy = table::load(cluster, &copy_name).await?;
+    if entry.is_derived() {
+        let options = table::replication_options(cluster, &copy_name.keyspace).await?;
+        let replicated_in = data_centers(&options, &cluster.data_centers());
+        let problems = hinted.problems(&copy_name, copy.gc_grace_seconds, &replicated_in);
+        found.problems.extend(problems);
+    }
     match table::load(cluster, name).await {
         Ok(own) if own.has_keys_of(&copy, &entry.clustering) => {
             found.problems.extend(differing_columns(&own, &copy));
