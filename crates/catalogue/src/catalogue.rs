@@ -69,6 +69,17 @@ impl Layout {
         }
     }
 
+    /// True if it shows of a column that both tables have what its table shows: of that, each hides what was written until it
+    /// last dropped the column (`own_ms`, `copy_ms`), and whatever there is was compared since it was begun. Of the layout
+    /// that may be later: a statement that has dropped it of the table alone was repeated.
+    pub fn hides_what_its_table_hides(&self, own_ms: Option<i64>, copy_ms: Option<i64>) -> bool {
+        match (own_ms, copy_ms) {
+            (None, None) => true,
+            (Some(own), Some(copy)) if own <= copy => true,
+            (own, copy) => own.max(copy) < Some(self.created),
+        }
+    }
+
     /// The keyspace of the table that holds it. `of`: of the table that it is a layout of.
     pub fn keyspace_in<'a>(&'a self, of: &'a TableKey) -> &'a str {
         self.keyspace.as_deref().unwrap_or(&of.keyspace)

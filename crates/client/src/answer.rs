@@ -77,6 +77,13 @@ impl Answer {
             .any(|opcode| *opcode as u8 == self.opcode)
     }
 
+    /// True if it is READY or AUTH_SUCCESS: the server takes requests behind the first of these.
+    pub(crate) fn ends_handshake(&self) -> bool {
+        [Opcode::Ready, Opcode::AuthSuccess]
+            .iter()
+            .any(|opcode| *opcode as u8 == self.opcode)
+    }
+
     /// The body behind a tracing id, warnings and a payload.
     pub fn message(&self) -> Result<&[u8]> {
         let (_, message) = strip_prelude(self.flags, &self.body).map_err(malformed)?;

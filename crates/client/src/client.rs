@@ -1,6 +1,6 @@
 //! A client that waits for each answer.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -30,6 +30,12 @@ pub struct Client<S> {
     codec: Codec,
     answers: VecDeque<Answer>,
     next_stream: i16,
+    /// Streams of requests that nobody waits for any more, and that have not been answered.
+    abandoned: BTreeSet<i16>,
+    /// Why nothing more can be sent.
+    ended: Option<String>,
+    /// Nor can anything be received.
+    is_garbled: bool,
     /// The flags of all requests.
     asked: u8,
 }
@@ -78,6 +84,9 @@ impl<S: Read + Write> Client<S> {
             codec,
             answers: VecDeque::new(),
             next_stream: 1,
+            abandoned: BTreeSet::new(),
+            ended: None,
+            is_garbled: false,
             asked: 0,
         }
     }
@@ -214,20 +223,41 @@ impl<S: Read + Write> Client<S> {
 
     /// [`Self::call`] with flags in the header.
     pub fn call_flagged(&mut self, opcode: u8, flags: u8, body: &[u8]) -> Result<Answer> {
-        let stream = self.next_stream;
-        self.next_stream = (stream + 1) % STREAMS;
+        let stream = self.free_stream()?;
         self.push(stream, opcode, flags, body);
         self.flush()?;
         loop {
-            let answer = self.receive()?;
-            if answer.stream == stream {
-                return Ok(answer);
-            }
-            // Events are skipped.
-            if answer.stream != -1 {
-                return Err(invalid(format!("stream {} for {stream}", answer.stream)));
+            match self.receive() {
+                Ok(answer) if answer.stream == stream => return Ok(answer),
+                // Events are skipped.
+                Ok(answer) if answer.stream == -1 => {}
+                Ok(answer) => {
+                    self.abandoned.insert(stream);
+                    return Err(invalid(format!("stream {} for {stream}", answer.stream)));
+                }
+                Err(e) => {
+                    // The answer may come late.
+                    if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
+                        self.abandoned.insert(stream);
+                    }
+                    return Err(e);
+                }
             }
         }
+    }
+
+    /// The next stream on which no answer is due.
+    fn free_stream(&mut self) -> Result<i16> {
+        for _ in 0..STREAMS {
+            let stream = self.next_stream;
+            self.next_stream = (stream + 1) % STREAMS;
+            if !self.abandoned.contains(&stream) {
+                return Ok(stream);
+            }
+        }
+        Err(Error::other(format!(
+            "{STREAMS} requests in a row were not answered in time: connect again"
+        )))
     }
 
     pub fn send(&mut self, stream: i16, opcode: u8, body: &[u8]) -> Result<()> {
@@ -243,7 +273,19 @@ impl<S: Read + Write> Client<S> {
     }
 
     /// Sends what was pushed.
+    ///
+    /// # Errors
+    /// It could not be sent as a whole. Nothing more can be.
     pub fn flush(&mut self) -> Result<()> {
+        self.check_ended()?;
+        let sent = self.send_pending();
+        if let Err(e) = &sent {
+            self.ended = Some(format!("a request could not be sent as a whole ({e})"));
+        }
+        sent
+    }
+
+    fn send_pending(&mut self) -> Result<()> {
         loop {
             let bytes = self.codec.pending();
             let len = bytes.len();
@@ -255,20 +297,37 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
+    fn check_ended(&self) -> Result<()> {
+        match &self.ended {
+            None => Ok(()),
+            Some(why) => Err(Error::new(
+                ErrorKind::NotConnected,
+                format!("{why}: connect again"),
+            )),
+        }
+    }
+
     /// True if an answer has come that nobody has received yet.
     pub fn has_answers(&self) -> bool {
         !self.answers.is_empty()
     }
 
-    /// The next answer, or event. Of its flags, nobody need have asked for warnings.
+    /// The next answer, or event. Of its flags, nobody need have asked for warnings. Late answers to calls that were not
+    /// answered in time are skipped.
     pub fn receive(&mut self) -> Result<Answer> {
         let mut buffer = [0; READ_BYTES];
         loop {
             if let Some(answer) = self.answers.pop_front() {
+                if self.abandoned.remove(&answer.stream) {
+                    continue;
+                }
                 return match answer.flags & !(self.asked | flags::WARNING) {
                     0 => Ok(answer),
                     odd => Err(invalid(format!("an answer with the flags {odd:#04x}"))),
                 };
+            }
+            if self.is_garbled {
+                self.check_ended()?;
             }
             let len = match self.stream.read(&mut buffer) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
@@ -280,7 +339,13 @@ impl<S: Read + Write> Client<S> {
             let fed = self
                 .codec
                 .feed(&buffer[..len], |answer| answers.push_back(answer));
-            fed.map_err(|error| Error::new(ErrorKind::InvalidData, error))?;
+            if let Err(error) = fed {
+                self.ended = Some(format!(
+                    "the server has sent bytes that are no answers ({error})"
+                ));
+                self.is_garbled = true;
+                return Err(Error::new(ErrorKind::InvalidData, error));
+            }
         }
     }
 }
@@ -288,23 +353,33 @@ impl<S: Read + Write> Client<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Cursor;
 
-    /// Says these bytes, whatever it is told.
+    /// Says these bytes, whatever it is told; nothing in time where there are none.
     struct Script {
-        says: Cursor<Vec<u8>>,
+        says: VecDeque<Vec<u8>>,
         told: Vec<u8>,
+        is_full: bool,
     }
 
     impl Read for Script {
         fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-            self.says.read(buffer)
+            let Some(said) = self.says.pop_front() else {
+                return Ok(0);
+            };
+            if said.is_empty() {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+            buffer[..said.len()].copy_from_slice(&said);
+            Ok(said.len())
         }
     }
 
     impl Write for Script {
         fn write(&mut self, bytes: &[u8]) -> Result<usize> {
-            self.told.write(bytes)
+            match self.is_full {
+                true => Err(ErrorKind::WouldBlock.into()),
+                false => self.told.write(bytes),
+            }
         }
 
         fn flush(&mut self) -> Result<()> {
@@ -315,12 +390,81 @@ mod tests {
     /// Of the flags and stream ids of empty results.
     fn client(says: &[[u8; 2]]) -> Client<Script> {
         let answers = says.iter();
-        let answers = answers.map(|[flags, stream]| [0x84, *flags, 0, *stream, 8, 0, 0, 0, 0]);
+        saying(answers.map(|[flags, stream]| answer(*flags, *stream)))
+    }
+
+    fn answer(flags: u8, stream: u8) -> Vec<u8> {
+        vec![0x84, flags, 0, stream, 8, 0, 0, 0, 0]
+    }
+
+    fn saying(says: impl IntoIterator<Item = Vec<u8>>) -> Client<Script> {
         let script = Script {
-            says: Cursor::new(answers.flatten().collect()),
+            says: says.into_iter().collect(),
             told: Vec::new(),
+            is_full: false,
         };
         Client::over(script, 4)
+    }
+
+    const LATE: Vec<u8> = Vec::new();
+
+    #[test]
+    fn an_answer_that_comes_late_is_not_that_of_the_next_request() {
+        let halves = |bytes: Vec<u8>| [bytes[..4].to_vec(), bytes[4..].to_vec()];
+        let [begun, rest] = halves(answer(0, 1));
+        let says = [
+            begun,
+            LATE,
+            rest,
+            answer(0, 2),
+            LATE,
+            answer(0, 4),
+            answer(0, 3),
+        ];
+        let mut client = saying(says);
+        let options = Opcode::Options as u8;
+        let call = |client: &mut Client<Script>| client.call(options, b"");
+        let kind = |error: Error| error.kind();
+        assert_eq!(call(&mut client).map_err(kind), Err(ErrorKind::WouldBlock));
+        assert_eq!(call(&mut client).unwrap().stream, 2);
+        assert_eq!(call(&mut client).map_err(kind), Err(ErrorKind::WouldBlock));
+        assert_eq!(call(&mut client).unwrap().stream, 4);
+        // What comes behind has been abandoned, too.
+        let end = client.receive().map_err(kind);
+        assert_eq!(end, Err(ErrorKind::UnexpectedEof));
+        assert!(client.abandoned.is_empty());
+    }
+
+    #[test]
+    fn a_stream_on_which_an_answer_is_due_is_not_used_again() {
+        let count = usize::try_from(STREAMS).unwrap();
+        let mut client = saying(std::iter::repeat_n(LATE, count));
+        for _ in 0..count {
+            let late = client.call(Opcode::Options as u8, b"").unwrap_err();
+            assert_eq!(late.kind(), ErrorKind::WouldBlock);
+        }
+        let none = client.call(Opcode::Options as u8, b"").unwrap_err();
+        assert!(none.to_string().contains("connect again"), "{none}");
+    }
+
+    #[test]
+    fn a_connection_is_of_no_use_behind_half_a_request_or_bytes_that_are_no_answer() {
+        let mut client = client(&[[0, 1], [0, 2]]);
+        client.stream.is_full = true;
+        let options = Opcode::Options as u8;
+        assert!(client.call(options, b"").is_err());
+        client.stream.is_full = false;
+        let ended = client.call(options, b"").unwrap_err();
+        assert!(ended.to_string().contains("connect again"), "{ended}");
+        assert!(client.stream.told.is_empty());
+        // What the server has said before tells why.
+        assert_eq!(client.receive().unwrap().stream, 1);
+        let mut client = saying([b"HTTP/1.1 ".to_vec(), answer(0, 2)]);
+        assert!(client.call(options, b"").is_err());
+        for ended in [client.call(options, b""), client.receive()] {
+            let ended = ended.unwrap_err().to_string();
+            assert!(ended.contains("connect again"), "{ended}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! A connection without its stream: requests become bytes, bytes become answers.
 
 use helenus_wire::{
-    Compression, DecodeError, Decoder, Encoder, Flow, Header, MAX_RESPONSE_BODY, Malformed,
+    Compression, DecodeError, Decoder, Encoder, Flow, Header, MAX_HANDSHAKE_ANSWER,
+    MAX_RESPONSE_BODY, Malformed,
 };
 
 use crate::answer::Answer;
@@ -15,11 +16,13 @@ pub struct Incoming {
     scratch: Vec<u8>,
     /// STARTUP has been accepted: from then on requests are compressed, and in version 5 both directions are in frames.
     has_begun: bool,
+    /// The server takes requests: until then its answers are short.
+    is_ready: bool,
 }
 
 impl Incoming {
     pub fn new(version: u8, compression: Compression) -> Self {
-        let mut decoder = Decoder::new(MAX_RESPONSE_BODY);
+        let mut decoder = Decoder::new(MAX_HANDSHAKE_ANSWER);
         // Already the answer to STARTUP may be compressed.
         decoder.set_mode(false, compression);
         Self {
@@ -28,6 +31,7 @@ impl Incoming {
             decoder,
             scratch: Vec::new(),
             has_begun: false,
+            is_ready: false,
         }
     }
 
@@ -43,14 +47,17 @@ impl Incoming {
         while !bytes.is_empty() {
             let has_begun = self.has_begun;
             let (mut begins, mut is_asked) = (false, false);
+            let mut is_ready = self.is_ready;
             let used = self
                 .decoder
                 .feed(bytes, &mut self.scratch, |header, body| {
                     is_asked |= !header.response;
                     let answer = Answer::of(header, body);
                     begins = !has_begun && answer.accepts_startup();
+                    let is_longer = !is_ready && answer.ends_handshake();
+                    is_ready |= is_longer;
                     on_answer(answer);
-                    match begins {
+                    match begins || is_longer {
                         true => Flow::Pause,
                         false => Flow::Continue,
                     }
@@ -61,6 +68,10 @@ impl Incoming {
             if begins {
                 self.has_begun = true;
                 self.decoder.set_mode(self.version >= 5, self.compression);
+            }
+            if is_ready && !self.is_ready {
+                self.is_ready = true;
+                self.decoder.set_body_len_max(MAX_RESPONSE_BODY);
             }
             bytes = &bytes[used..];
         }
@@ -200,6 +211,41 @@ mod tests {
             echo(Opcode::AuthSuccess, b"behind");
             echo(Opcode::Ready, b"of REGISTER");
             echo(Opcode::Result, &long);
+        }
+    }
+
+    #[test]
+    fn an_answer_before_the_server_takes_requests_is_short() {
+        let said = |opcode: Opcode, len: u32| {
+            let header = Header {
+                version: 4,
+                response: true,
+                flags: 0,
+                stream: 1,
+                opcode: opcode as u8,
+                body_len: len,
+            };
+            let mut bytes = Vec::new();
+            header.write(&mut bytes);
+            bytes
+        };
+        let long = MAX_HANDSHAKE_ANSWER as u32 + 1;
+        for behind in [&[][..], &[Opcode::Supported], &[Opcode::Authenticate]] {
+            let mut incoming = Incoming::new(4, Compression::None);
+            let mut bytes: Vec<u8> = behind.iter().flat_map(|of| said(*of, 0)).collect();
+            bytes.extend(said(Opcode::Error, long));
+            assert!(incoming.feed(&bytes, |_| {}).is_err(), "{behind:?}");
+        }
+        for ready in [Opcode::Ready, Opcode::AuthSuccess] {
+            let mut incoming = Incoming::new(4, Compression::None);
+            let begun = [said(ready, 0), said(Opcode::Result, long)].concat();
+            incoming.feed(&begun, |_| {}).unwrap();
+            let mut len = None;
+            let rest = vec![0; long as usize];
+            incoming
+                .feed(&rest, |of| len = Some(of.body.len()))
+                .unwrap();
+            assert_eq!(len, Some(rest.len()));
         }
     }
 

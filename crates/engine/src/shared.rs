@@ -53,6 +53,8 @@ pub struct Common {
     pub clients: AtomicUsize,
     /// Nodes that Cassandra has reported as down.
     down: Mutex<FxHashSet<HostId>>,
+    /// So it has reported last, whatever was missed since.
+    last_down: Mutex<FxHashSet<HostId>>,
     id_lookups: Mutex<IdLookups>,
     /// Workers that have ended.
     ended: Mutex<FxHashSet<usize>>,
@@ -185,6 +187,7 @@ impl Common {
             descriptions: AtomicU64::new(0),
             clients: AtomicUsize::new(0),
             down: Mutex::default(),
+            last_down: Mutex::default(),
             id_lookups: Mutex::new(IdLookups::default()),
             ended: Mutex::default(),
             memory_max_default: memory_max,
@@ -249,6 +252,12 @@ impl Common {
         let mut nodes = snapshot.nodes().present();
         let node = nodes.find(|node| node.address() == address);
         if let (Some(node), Ok(mut down)) = (node, self.down.lock()) {
+            if let Ok(mut last_down) = self.last_down.lock() {
+                match is_down {
+                    true => last_down.insert(node.host_id()),
+                    false => last_down.remove(&node.host_id()),
+                };
+            }
             return match is_down {
                 true => down.insert(node.host_id()),
                 false => down.remove(&node.host_id()),
@@ -261,6 +270,14 @@ impl Common {
         if let Ok(mut down) = self.down.lock() {
             down.clear();
         }
+    }
+
+    /// Nodes of which the last report was that they are down, whatever reports were missed since.
+    pub fn nodes_last_down(&self) -> FxHashSet<HostId> {
+        self.last_down
+            .lock()
+            .map(|down| down.clone())
+            .unwrap_or_default()
     }
 
     /// Nodes that Cassandra has reported as down and not as up again.

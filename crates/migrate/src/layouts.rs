@@ -8,6 +8,7 @@ pub mod distrust;
 mod entry;
 mod fill;
 mod following;
+mod hinted;
 mod home;
 pub mod names;
 mod ranges;

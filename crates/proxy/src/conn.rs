@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use helenus_wire::{
     Compression, Consistency, DecodeError, Decoder, Encoder, ErrorBody, Flow, Header,
-    MAX_RESPONSE_BODY, Opcode, Reader, Version, strip_prelude, write,
+    MAX_HANDSHAKE_ANSWER, MAX_RESPONSE_BODY, Opcode, Reader, Version, strip_prelude, write,
 };
 use rustix::io::Errno;
 use rustls::pki_types::ServerName;
@@ -186,7 +186,7 @@ impl Dialer {
     ) -> Result<Conn, ConnError> {
         Ok(Conn {
             transport: self.connect(address).await?,
-            decoder: Decoder::new(MAX_RESPONSE_BODY),
+            decoder: Decoder::new(MAX_HANDSHAKE_ANSWER),
             encoder: Encoder::new(),
             version,
             received: VecDeque::new(),
@@ -267,6 +267,9 @@ impl Conn {
         let framed = self.version == Version::V5;
         self.decoder.set_mode(framed, Compression::None);
         self.encoder.set_mode(framed, Compression::None);
+        if answer.opcode() == Some(Opcode::Ready) {
+            self.decoder.set_body_len_max(MAX_RESPONSE_BODY);
+        }
         Ok(answer)
     }
 
@@ -296,7 +299,10 @@ impl Conn {
         write::bytes(&mut body, Some(token));
         let answer = self.call(Opcode::AuthResponse, &body).await;
         match answer.map(|message| message.opcode()) {
-            Ok(Some(Opcode::AuthSuccess)) => Ok(()),
+            Ok(Some(Opcode::AuthSuccess)) => {
+                self.decoder.set_body_len_max(MAX_RESPONSE_BODY);
+                Ok(())
+            }
             Ok(other) => Err(unexpected(other, "AUTH_SUCCESS")),
             Err(ConnError::Node { code, message }) if is_refusal(code, &message) => {
                 Err(ConnError::BadCredentials(message))

@@ -76,6 +76,11 @@ impl Decoder {
         self.compression = compression;
     }
 
+    /// From the next envelope on, a body may have so many bytes.
+    pub fn set_body_len_max(&mut self, body_len_max: usize) {
+        self.body_len_max = body_len_max;
+    }
+
     /// From the next envelope on, bodies that are longer are skipped: their headers are handed over with empty
     /// bodies ([`Header::is_skipped`]). Until then one that is too long is an error.
     pub fn skip_longer_than(&mut self, body_len_max: usize) {
@@ -288,7 +293,7 @@ impl Decoder {
         scratch: &mut Vec<u8>,
         on_envelope: &mut impl FnMut(Header, &[u8]) -> Flow,
     ) -> Result<Flow, DecodeError> {
-        // As a node, which reads a body as it is where no compression was agreed on.
+        // Of a request, which a node reads as it is where no compression was agreed on.
         let is_compressed = self.compression != Compression::None
             && header.flags & flags::COMPRESSED != 0
             && !body.is_empty();
@@ -310,12 +315,23 @@ impl Decoder {
         Ok(on_envelope(Header { body_len, ..header }, scratch))
     }
 
+    /// Refuses an answer that says that its body is compressed where no compression of bodies was agreed on: it cannot be
+    /// read. Nodes read such requests as they are.
+    fn check_compressed(&self, header: Header) -> Result<(), Malformed> {
+        let is_agreed = !self.framed && self.compression != Compression::None;
+        match header.response && header.flags & flags::COMPRESSED != 0 && !is_agreed {
+            true => Err(Malformed(NOT_AGREED)),
+            false => Ok(()),
+        }
+    }
+
     /// The envelope at the start of `bytes`, if that is complete or too long.
     fn cut(&self, bytes: &[u8]) -> Result<Option<Cut>, Malformed> {
         if bytes.len() < HEADER_LEN {
             return Ok(None);
         }
         let header = Header::parse(bytes)?;
+        self.check_compressed(header)?;
         let body_len = header.body_len as usize;
         if body_len > self.body_len_max {
             return match self.skips_long {
@@ -328,6 +344,7 @@ impl Decoder {
     }
 }
 
+const NOT_AGREED: &str = "a compressed answer where no compression was agreed on";
 const SPLIT_AND_MORE: &str = "a split envelope is followed by another in its frame";
 
 /// The beginning of some bytes.
@@ -342,6 +359,7 @@ enum Cut {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encoder::Encoder;
 
     /// The result of feeding these bytes to a decoder that has seen one envelope of version 4.
     fn said(decoder: &mut Decoder, bytes: &[u8]) -> Result<usize, DecodeError> {
@@ -372,6 +390,42 @@ mod tests {
         let mut decoder = Decoder::new(100);
         assert!(said(&mut decoder, &announced(100)).is_ok());
         assert!(said(&mut Decoder::new(100), &announced(101)).is_err());
+    }
+
+    #[test]
+    fn a_compressed_answer_needs_an_agreement_and_a_request_is_read_as_it_is() {
+        let envelope = |first, flags| [first, flags, 0, 2, 8, 0, 0, 0, 0];
+        let fed = |compression, first, flags| {
+            let mut decoder = Decoder::new(100);
+            decoder.set_mode(false, compression);
+            let bytes = envelope(first, flags);
+            decoder.feed(&bytes, &mut Vec::new(), |_, _| Flow::Continue)
+        };
+        let refused = Err(DecodeError::Malformed(Malformed(NOT_AGREED)));
+        assert_eq!(fed(Compression::None, 0x84, flags::COMPRESSED), refused);
+        assert_eq!(fed(Compression::None, 0x84, flags::WARNING), Ok(9));
+        assert_eq!(fed(Compression::Lz4, 0x84, flags::COMPRESSED), Ok(9));
+        assert_eq!(fed(Compression::None, 4, flags::COMPRESSED), Ok(9));
+        // Its header tells, before its body has come.
+        let mut begun = envelope(0x84, flags::COMPRESSED);
+        begun[8] = 100;
+        assert_eq!(said(&mut Decoder::new(100), &begun), refused);
+        // In frames, these are what is compressed.
+        for compression in [Compression::None, Compression::Lz4] {
+            for (first, expected) in [(0x85, refused.map(drop)), (5, Ok(()))] {
+                let header = Header {
+                    flags: flags::COMPRESSED,
+                    ..Header::parse(&envelope(first, 0)).unwrap()
+                };
+                let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new(100));
+                encoder.set_mode(true, compression);
+                decoder.set_mode(true, compression);
+                encoder.push_slice(header, b"");
+                let bytes = encoder.take_pending();
+                let fed = decoder.feed(&bytes, &mut Vec::new(), |_, _| Flow::Continue);
+                assert_eq!(fed.map(drop), expected);
+            }
+        }
     }
 
     #[test]

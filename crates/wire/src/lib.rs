@@ -48,5 +48,7 @@ pub use types::{ColumnSpec, ColumnType};
 /// `native_transport_max_frame_size` (pre-v5 envelopes) is 16 MiB; answers may be larger than
 /// requests, so the limit for what nodes send is [`MAX_RESPONSE_BODY`].
 pub const MAX_REQUEST_BODY: usize = 16 * 1024 * 1024;
+/// The largest body accepted from a node before a connection is ready for requests, in bytes.
+pub const MAX_HANDSHAKE_ANSWER: usize = 64 * 1024;
 /// The largest body accepted from a node, in bytes.
 pub const MAX_RESPONSE_BODY: usize = 256 * 1024 * 1024;

@@ -82,6 +82,7 @@ impl TestTable {
             layout,
             readable: true,
             further: Vec::new(),
+            outlived: Vec::new(),
         };
         let copies = orders.into_iter().take(4).enumerate().map(copy).collect();
         TestTable {

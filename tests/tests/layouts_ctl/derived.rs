@@ -74,6 +74,13 @@ fn a_derived_layout_is_filled_compared_and_repaired() {
         let more = ["--replication", ONE, "--keyspace", keyspace];
         node.layouts_of(&create("elsewhere", &more)).failed(why);
     }
+    let grace = |table: &str, seconds: u32| {
+        format!("ALTER TABLE {table} WITH gc_grace_seconds = {seconds}")
+    };
+    node.run(&grace("elsewhere.t", 7_200));
+    node.layouts_of(&create("elsewhere", &["--replication", ONE]))
+        .failed("ALTER TABLE elsewhere.t WITH gc_grace_seconds = 10800");
+    node.run(&grace("elsewhere.t", 86_401));
     node.run(
         "CREATE TABLE elsewhere.u (k int, a int, b int, f frozen<set<int>>, PRIMARY KEY (k, a, b))",
     );
@@ -92,6 +99,11 @@ fn a_derived_layout_is_filled_compared_and_repaired() {
         node.run(&options("elsewhere__layouts", "t__layout_x")),
         of_table
     );
+    node.run(&grace("elsewhere__layouts.t__layout_x", 7_200));
+    let status = node.layouts(&["status", "elsewhere.t"]);
+    let status = status.failed("not as they should be");
+    assert!(status.out.contains("hints live no longer"), "{status:?}");
+    node.run(&grace("elsewhere__layouts.t__layout_x", 86_401));
     let status = node
         .layouts(&["status", "elsewhere.t", "--json"])
         .succeeded();

@@ -196,3 +196,43 @@ fn a_truncate_that_was_killed_can_be_run_again() {
         assert!(node.run(&format!("SELECT k FROM {table}")).is_empty());
     }
 }
+
+#[test]
+fn a_column_that_was_dropped_of_the_table_alone_shows_nothing_of_before_when_it_is_added_again() {
+    let mut node = Node::take();
+    make_beside(&mut node, "half");
+    let (_proxy, mut client) = connected(&node);
+    let of_layout = "SELECT v FROM half.t WHERE k = 1 AND b = 3 ALLOW FILTERING";
+    let shows = |client: &mut Connected, value: Option<i32>| {
+        let rows = client.query(of_layout).expect("rows");
+        rows == [[value.map(|value| value.to_be_bytes().to_vec())]]
+    };
+    // It is read.
+    node.run("UPDATE half.t__layout_x SET v = 5 WHERE k = 1 AND b = 3 AND a = 2");
+    eventually("the layout is read", PATIENCE, || {
+        shows(&mut client, Some(5))
+    });
+    // As a DROP leaves them that has failed on the layout, and an ADD of whoever did not repeat it.
+    node.run("ALTER TABLE half.t DROP v");
+    node.run("ALTER TABLE half.t ADD v int");
+    eventually("the table is read", PATIENCE, || shows(&mut client, None));
+    let status = node.layouts(&["status", "half.t"]);
+    let status = status.failed("not as they should be");
+    assert!(status.out.contains("was not dropped"), "{status:?}");
+    node.layouts(&["rebuild", "half.t"]).succeeded();
+    node.layouts(&["status", "half.t"]).succeeded();
+    // A proxy that knows says what comes first.
+    node.run("ALTER TABLE half.t DROP v");
+    let add = "ALTER TABLE half.t ADD v int";
+    eventually("the proxy knows", PATIENCE, || {
+        let refused = client.try_query(add, ONE).expect("an answer");
+        let fault = refused.expect_err("the layout still has it");
+        fault.message.contains("DROP IF EXISTS v")
+    });
+    run(&mut client, "ALTER TABLE half.t DROP IF EXISTS v");
+    eventually("it is added again", PATIENCE, || {
+        client.try_query(add, ONE).expect("an answer").is_ok()
+    });
+    assert!(shows(&mut client, None));
+    node.layouts(&["status", "half.t"]).succeeded();
+}

@@ -45,6 +45,7 @@ pub(crate) fn orders(readable: bool) -> LogicalTable {
         layout: Layout::new(&[1, 0]).expect("a permutation"),
         readable,
         further: Vec::new(),
+        outlived: Vec::new(),
     };
     let total = Column {
         name: "total".to_owned(),
@@ -84,7 +85,7 @@ pub(crate) struct Bench {
     pub now: Instant,
     pub client: SessionKey,
     /// To each node.
-    links: Vec<LinkKey>,
+    pub(crate) links: Vec<LinkKey>,
     /// Of the client and of the node.
     pub versions: (Version, Version),
 }

@@ -54,6 +54,8 @@ pub struct Copy {
     pub readable: bool,
     /// Columns that it has and the table has not, nor ever had.
     pub further: Vec<Column>,
+    /// Names of columns that it still has, and that the table has dropped.
+    pub outlived: Vec<String>,
 }
 
 impl Copy {

@@ -27,6 +27,7 @@ fn table(orders: &[&[usize]]) -> LogicalTable {
         layout: Layout::new(order).expect("a permutation"),
         readable: true,
         further: Vec::new(),
+        outlived: Vec::new(),
     };
     let distinct = [("a", 100.0), ("b", 100.0), ("c", 10.0)];
     LogicalTable {

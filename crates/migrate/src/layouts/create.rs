@@ -19,6 +19,7 @@ pub use self::args::CreateArgs;
 use super::entry::{PROGRESS, begun_anew, put, table_of, tables_of};
 use super::fill::{self, Filled};
 use super::following::{add_columns, copy_grants};
+use super::hinted::Hinted;
 use super::{home, ranges, rules, tables};
 use crate::catalogue::settle::{Emptying, Settle};
 use crate::catalogue::{self, Known, Needs, flags};
@@ -53,6 +54,11 @@ pub async fn run(args: CreateArgs) -> Result<()> {
     }
     if news.iter().any(|layout| layout.is_derived()) {
         rules::check_derived(&table)?;
+        if let Some(replication) = &args.replication {
+            let replicated_in = replication.data_centers(&cluster.data_centers());
+            let hinted = Hinted::of(&cluster).await;
+            hinted.check(&args.table, table.gc_grace_seconds, &replicated_in)?;
+        }
     }
     // Of one that is written already, rows that it misses are found when it is compared.
     if news

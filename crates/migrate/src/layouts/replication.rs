@@ -7,6 +7,8 @@ use anyhow::{Result, bail};
 use helenus_cql::lexer::{Lexer, Token, TokenKind};
 use helenus_cql::quote_text;
 
+use super::hinted;
+
 /// Stands before the names of Cassandra's own strategies in the schema.
 const PACKAGE: &str = "org.apache.cassandra.locator.";
 const DATA_CENTERS: &str = "NetworkTopologyStrategy";
@@ -76,6 +78,13 @@ impl Replication {
         let stored = options.iter();
         let stored = stored.map(|(key, value)| (key.clone(), value.clone()));
         normal(stored.collect(), data_centers) == normal(self.0.clone(), data_centers)
+    }
+
+    /// The data centres in which a keyspace like that has replicas.
+    pub(super) fn data_centers(&self, all: &BTreeSet<String>) -> BTreeSet<String> {
+        let options = self.0.iter();
+        let options = options.map(|(key, value)| (key.clone(), value.clone()));
+        hinted::data_centers(&options.collect(), all)
     }
 }
 

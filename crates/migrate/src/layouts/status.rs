@@ -1,6 +1,6 @@
 //! `helenus layouts status`: which layouts there are, and whether they are as they should be.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -11,6 +11,7 @@ use helenus_rows::{Column, Table, TableName};
 use serde_json::{Value, json};
 
 use super::entry::table_of;
+use super::hinted::{Hinted, data_centers};
 use super::ranges;
 use super::sweep::Swept;
 use super::{home, names};
@@ -78,12 +79,13 @@ pub async fn run(args: StatusArgs) -> Result<()> {
         }
     };
     let lost = catalogue::lost(&cluster).await?;
+    let hinted = Hinted::of(&cluster).await;
     let mut tables = Vec::new();
     for name in names {
         let known = catalogue::read_with_losses(&cluster, &name).await?;
         let mut layouts = Vec::new();
         for entry in known.layouts() {
-            layouts.push(layout(&cluster, &name, entry).await?);
+            layouts.push(layout(&cluster, &name, entry, &hinted).await?);
         }
         let key = catalogue::key(&name);
         let mut lost = lost.iter().filter(|flag| flag.feature == Feature::Layouts);
@@ -127,7 +129,12 @@ pub async fn run(args: StatusArgs) -> Result<()> {
     Ok(())
 }
 
-async fn layout(cluster: &Cluster, name: &TableName, entry: &Layout) -> Result<Shown> {
+async fn layout(
+    cluster: &Cluster,
+    name: &TableName,
+    entry: &Layout,
+    hinted: &Hinted,
+) -> Result<Shown> {
     let copy_name = table_of(entry, name);
     let has_keyspace = table::keyspace_exists(cluster, &copy_name.keyspace).await?;
     let mut found = Shown {
@@ -169,10 +176,22 @@ async fn layout(cluster: &Cluster, name: &TableName, entry: &Layout) -> Result<S
         return Ok(found);
     }
     let copy = table::load(cluster, &copy_name).await?;
+    if entry.is_derived() {
+        let options = table::replication_options(cluster, &copy_name.keyspace).await?;
+        let replicated_in = data_centers(&options, &cluster.data_centers());
+        let problems = hinted.problems(&copy_name, copy.gc_grace_seconds, &replicated_in);
+        found.problems.extend(problems);
+    }
     match table::load(cluster, name).await {
         Ok(own) if own.has_keys_of(&copy, &entry.clustering) => {
             found.problems.extend(differing_columns(&own, &copy));
             found.problems.extend(differing_ttl(&own, &copy));
+            let dropped = [
+                table::dropped(cluster, name).await?,
+                table::dropped(cluster, &copy_name).await?,
+            ];
+            let differing = differing_drop(&own, &copy, entry, &dropped);
+            found.problems.extend(differing);
             for table in [&own, &copy] {
                 found.problems.extend(masks(cluster, table).await?);
             }
@@ -253,6 +272,30 @@ fn differing_columns(own: &Table, copy: &Table) -> Vec<String> {
         ));
     }
     problems
+}
+
+/// Of an ALTER TABLE … DROP that was carried out in part, before the column was added again. `dropped`: when columns were
+/// dropped of the table and of the layout.
+fn differing_drop(
+    own: &Table,
+    copy: &Table,
+    entry: &Layout,
+    dropped: &[HashMap<String, i64>; 2],
+) -> Option<String> {
+    let mut both = own
+        .others()
+        .filter(|column| copy.others().any(|of| of.name == column.name));
+    let column = both.find(|column| {
+        let [own_ms, copy_ms] = [0, 1].map(|at: usize| dropped[at].get(&column.name).copied());
+        !entry.hides_what_its_table_hides(own_ms, copy_ms)
+    })?;
+    Some(format!(
+        "column {} of {} was not dropped when that of {} was, and may show other values, so that the layout is not read: \
+         `helenus layouts rebuild` fills it anew",
+        column.to_cql(),
+        copy.name,
+        own.name
+    ))
 }
 
 /// Rows that are written without a time to live would expire in one of the two only.

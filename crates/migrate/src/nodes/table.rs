@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use anyhow::{Result, bail};
 use helenus_cql::{Name, quote_text};
 use helenus_rows::{ColumnRow, Table, TableName};
+use scylla::value::CqlTimestamp;
 
 use super::cluster::Cluster;
 
@@ -113,6 +114,21 @@ pub async fn masked(table: &Table, cluster: &Cluster) -> Result<Vec<String>> {
         ))
         .await?;
     Ok(masks.into_iter().map(|(column,)| column).collect())
+}
+
+/// When columns were dropped, in milliseconds, by name, whether there are new ones of that name or not.
+pub(crate) async fn dropped(cluster: &Cluster, name: &TableName) -> Result<HashMap<String, i64>> {
+    let rows: Vec<(String, Option<CqlTimestamp>)> = cluster
+        .rows(format!(
+            "SELECT column_name, dropped_time FROM system_schema.dropped_columns WHERE keyspace_name = {} AND \
+             table_name = {}",
+            quote_text(&name.keyspace),
+            quote_text(&name.table)
+        ))
+        .await?;
+    let dropped = rows.into_iter();
+    let dropped = dropped.map(|(column, at)| (column, at.map_or(0, |at| at.0)));
+    Ok(dropped.collect())
 }
 
 async fn tells_elements(cluster: &Cluster) -> Result<bool> {

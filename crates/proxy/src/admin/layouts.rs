@@ -118,6 +118,7 @@ mod tests {
             layout: helenus_layout::Layout::new(order).expect("a permutation"),
             readable,
             further: Vec::new(),
+            outlived: Vec::new(),
         };
         let stats = Stats::default();
         add(

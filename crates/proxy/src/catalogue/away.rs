@@ -7,6 +7,9 @@
 //! A coordinator also keeps nothing while its oldest hint for a node is older than that
 //! (`hint_window_persistent_enabled`). So a node that was away counts anew only once it has been back for as long, or for
 //! a tenth of the window: by then hints have come.
+//!
+//! Nodes to which the proxy has no link, those of another data centre for one, are away while the last that Cassandra has
+//! reported of them is that they are down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -38,6 +41,8 @@ struct Lost {
     since: Instant,
     /// Since when it is back.
     back: Option<Instant>,
+    /// Known from a report, and there is no link that would tell.
+    is_reported: bool,
 }
 
 impl Away {
@@ -50,13 +55,23 @@ impl Away {
         let (snapshot, settings) = (common.snapshot.load(), common.settings.load());
         let has_logins = common.has_logins.load(Ordering::Relaxed);
         let states = node_state::states(&settings, &snapshot, &common.stats.nodes(), has_logins);
+        let last_down = common.nodes_last_down();
+        let nodes = snapshot.nodes().all().iter().enumerate();
+        let reported = nodes.filter(|(_, node)| last_down.contains(&node.host_id()));
+        let reported = reported.map(|(at, _)| at).collect();
         let now = Instant::now();
-        self.look(&states, snapshot.nodes().hint_window(), now);
+        self.look(&states, &reported, snapshot.nodes().hint_window(), now);
         self.missing(catalogue, &snapshot, now, now_ms())
     }
 
-    /// Notes how nodes are. `window`: for how long hints are kept.
-    fn look(&mut self, states: &[NodeState], window: Duration, now: Instant) {
+    /// Notes how nodes are. `reported`: those that were reported as down. `window`: for how long hints are kept.
+    fn look(
+        &mut self,
+        states: &[NodeState],
+        reported: &BTreeSet<usize>,
+        window: Duration,
+        now: Instant,
+    ) {
         if !states.contains(&NodeState::Up) {
             // The proxy may be cut off, and does not know how they are: those that are away later have been all the time, for
             // all that it knows.
@@ -64,20 +79,27 @@ impl Away {
         }
         for (at, state) in states.iter().enumerate() {
             match state {
-                NodeState::Down => {
-                    let lost = Lost {
-                        since: now,
-                        back: None,
-                    };
-                    self.nodes.entry(at).or_insert(lost).back = None;
-                }
+                NodeState::Down => self.note_down(at, false, now),
                 NodeState::Up => self.note_up(at, window, now),
                 NodeState::Gone => {
                     self.nodes.remove(&at);
                 }
+                NodeState::Unused if reported.contains(&at) => self.note_down(at, true, now),
+                NodeState::Unused if self.nodes.get(&at).is_some_and(|of| of.is_reported) => {
+                    self.note_up(at, window, now);
+                }
                 NodeState::Unused => {}
             }
         }
+    }
+
+    fn note_down(&mut self, at: usize, is_reported: bool, now: Instant) {
+        let lost = Lost {
+            since: now,
+            back: None,
+            is_reported,
+        };
+        self.nodes.entry(at).or_insert(lost).back = None;
     }
 
     fn note_up(&mut self, at: usize, window: Duration, now: Instant) {

@@ -144,7 +144,9 @@ fn judge<'a>(
             "its table sorts a column upwards that the table sorts downwards, or the reverse"
                 .into(),
         ),
-        _ => other_options(own, copy).or_else(|| other_columns(own, copy)),
+        _ => other_options(own, copy)
+            .or_else(|| other_columns(own, copy))
+            .or_else(|| other_drop(own, copy, entry.layout)),
     };
     let copy = Copy {
         keyspace: entry.layout.keyspace.clone(),
@@ -152,6 +154,7 @@ fn judge<'a>(
         layout,
         readable: state == Some(LayoutState::Ready) && complaint.is_none(),
         further: columns(further(own, copy)),
+        outlived: outlived(own, copy),
     };
     Ok((own, copy, complaint))
 }
@@ -210,13 +213,41 @@ fn other_columns(own: &Definition, copy: &Definition) -> Option<String> {
     lacking.or_else(lacks)
 }
 
+/// A column that was dropped in one of the two and added again, and of which the other may show what was written before.
+fn other_drop(
+    own: &Definition,
+    copy: &Definition,
+    layout: &helenus_catalogue::Layout,
+) -> Option<String> {
+    let mut both = own
+        .others
+        .keys()
+        .filter(|name| copy.others.contains_key(*name));
+    let name = both.find(|name| {
+        let dropped_ms = |table: &Definition| table.dropped.get(*name).copied();
+        !layout.hides_what_its_table_hides(dropped_ms(own), dropped_ms(copy))
+    })?;
+    Some(format!(
+        "its column {name} was not dropped when that of the table was, so that it may show other values; `helenus layouts \
+         rebuild` fills it anew"
+    ))
+}
+
 /// Columns of the copy that the table has not. One that was dropped there may have values here.
 fn further<'a>(
     own: &'a Definition,
     copy: &'a Definition,
 ) -> impl Iterator<Item = (&'a String, &'a (String, bool))> {
     let others = copy.others.iter();
-    others.filter(|(name, _)| !own.others.contains_key(*name) && !own.dropped.contains(*name))
+    others.filter(|(name, _)| !own.others.contains_key(*name) && !own.dropped.contains_key(*name))
+}
+
+/// Columns of the copy that the table has dropped.
+fn outlived(own: &Definition, copy: &Definition) -> Vec<String> {
+    let others = copy.others.keys();
+    let outlived =
+        others.filter(|name| !own.others.contains_key(*name) && own.dropped.contains_key(*name));
+    outlived.cloned().collect()
 }
 
 fn columns<'a>(of: impl Iterator<Item = (&'a String, &'a (String, bool))>) -> Vec<Column> {

@@ -42,8 +42,9 @@ impl Marks<'_> {
                 on_untold(&e);
             }
         }
+        let mut known = self.catalogue.clone();
         for (table, names) in self.unmarked.tables() {
-            match self.mark(reader, &table, &names).await {
+            match self.mark(reader, &mut known, &table, &names).await {
                 Ok(Reached::All) => {}
                 Ok(Reached::DataCentre) => told.is_unspread = true,
                 Err(e) => {
@@ -84,10 +85,9 @@ impl Marks<'_> {
                 .then(|| change::doubt(table, &untold))
                 .into_iter()
                 .collect();
-            match self
-                .change(reader, &[change::doubt(table, some)], &in_own)
-                .await?
-            {
+            let doubts = [change::doubt(table, some)];
+            let (reached, _) = self.change(reader, &doubts, &in_own).await?;
+            match reached {
                 Reached::All => tokens.retain(|token, _| !some.contains(token)),
                 Reached::DataCentre => {
                     let known = untold.into_iter().map(|token| (token, KnownTo::DataCentre));
@@ -169,46 +169,66 @@ impl Marks<'_> {
         derived.map(|(table, _)| table.clone()).collect()
     }
 
-    /// The catalogue says that layouts of a table have missed writes, unless it has changed meanwhile.
+    /// The catalogue says that layouts of a table have missed writes, unless it has changed meanwhile. `known`: as it was
+    /// before, and is then: the next table's layouts are marked on top of it.
     async fn mark(
         &mut self,
         reader: &mut Reader,
+        known: &mut Catalogue,
         table: &TableKey,
         names: &[String],
     ) -> Result<Reached, ConnError> {
-        let catalogue = self.catalogue;
-        let layouts = catalogue.layouts(table).map(|of| &of.layouts);
-        let layouts = layouts.into_iter().flatten();
-        let behind = layouts.filter(|layout| names.contains(&layout.name));
-        let behind: Vec<Layout> = behind.map(|layout| layout.behind(now_ms())).collect();
-        let changes: Vec<Change<'_>> = behind.iter().map(Change::PutLayout).collect();
-        let later = now_ms().max(catalogue.version.saturating_add(1));
-        let batch = [change::batch(catalogue.version, later, table, &changes)];
-        // One that is not applied, because somebody else has changed the catalogue, is tried again after the next reading.
-        self.change(reader, &batch, &batch).await
+        let mut next = known.clone();
+        next.version = now_ms().max(known.version.saturating_add(1));
+        let of = next
+            .tables
+            .get_mut(table)
+            .and_then(|of| of.layouts.as_mut());
+        let layouts = of.map(|of| &mut of.layouts).into_iter().flatten();
+        let mut changes = Vec::new();
+        for layout in layouts.filter(|layout| names.contains(&layout.name)) {
+            *layout = layout.behind(now_ms());
+            changes.push(Change::PutLayout(layout));
+        }
+        let batch = [change::batch(known.version, next.version, table, &changes)];
+        let (reached, is_applied) = self.change(reader, &batch, &batch).await?;
+        // One that is not applied, because somebody else has changed the catalogue, is tried again after the next reading;
+        // unless it was applied before, when a data centre that is down kept others from hearing of it.
+        if is_applied || self.is_so(reader, &next).await {
+            *known = next;
+        }
+        Ok(reached)
     }
 
-    /// Changes something in all data centres; if one is down, this in its own, whose proxies know then.
+    /// True if the catalogue is this one by now.
+    async fn is_so(&self, reader: &mut Reader, next: &Catalogue) -> bool {
+        let read = reader.catalogue(self.local_dc).await;
+        read.is_ok_and(|read| read.catalogue.as_ref() == Some(next))
+    }
+
+    /// Changes something in all data centres; if one is down, this in its own, whose proxies know then. Returns whether what
+    /// has a condition was applied, too.
     async fn change(
         &mut self,
         reader: &mut Reader,
         in_all: &[String],
         in_own: &[String],
-    ) -> Result<Reached, ConnError> {
+    ) -> Result<(Reached, bool), ConnError> {
         let level = reader.level_of_all().await?;
         let own_level = reader.level(self.local_dc).await?;
         if own_level == level {
-            return write(reader, in_all, level).await.map(|()| Reached::All);
+            let is_applied = write(reader, in_all, level).await?;
+            return Ok((Reached::All, is_applied));
         }
         if !self.is_cut_off {
             match write(reader, in_all, level).await {
-                Ok(()) => return Ok(Reached::All),
+                Ok(is_applied) => return Ok((Reached::All, is_applied)),
                 Err(e) => on_untold(&e),
             }
             self.is_cut_off = true;
         }
-        write(reader, in_own, own_level).await?;
-        Ok(Reached::DataCentre)
+        let is_applied = write(reader, in_own, own_level).await?;
+        Ok((Reached::DataCentre, is_applied))
     }
 }
 
@@ -251,15 +271,17 @@ pub(super) fn now_ms() -> i64 {
     now.map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX))
 }
 
+/// Returns whether all were applied.
 async fn write(
     reader: &mut Reader,
     statements: &[String],
     level: Consistency,
-) -> Result<(), ConnError> {
+) -> Result<bool, ConnError> {
+    let mut are_applied = true;
     for statement in statements {
-        reader.write(statement, level).await?;
+        are_applied &= reader.write(statement, level).await?;
     }
-    Ok(())
+    Ok(are_applied)
 }
 
 /// Makes sure that a quorum of each data centre has the catalogue: what replicas lack, they are given with the read.

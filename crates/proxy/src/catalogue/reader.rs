@@ -10,7 +10,7 @@ use helenus_catalogue::{Catalogue, Feature, Flag, SELECT_FLAGS};
 use helenus_cql::quote_text;
 use helenus_engine::upstream::connect::greeting::startup_options;
 use helenus_policy::ring::Replication;
-use helenus_wire::{Consistency, Version, code};
+use helenus_wire::{Consistency, ResultKind, Version, code, result_kind};
 
 use super::dictionaries::{Dictionaries, DictionaryKey};
 use super::schema::Schema;
@@ -123,10 +123,17 @@ impl Reader {
         })
     }
 
-    /// Writes something; what it answers does not matter.
-    pub(super) async fn write(&mut self, cql: &str, level: Consistency) -> Result<(), ConnError> {
+    /// Writes something. Returns whether it was applied, as all is but what has a condition.
+    pub(super) async fn write(&mut self, cql: &str, level: Consistency) -> Result<bool, ConnError> {
         let message = in_time(self.conn.query_at(cql, level)).await?;
-        message.content().map(|_| ())
+        let content = message.content()?;
+        if result_kind(content)? != ResultKind::Rows {
+            return Ok(true);
+        }
+        let answer = Rows::parse(content)?;
+        let row = answer.rows.first();
+        let applied = row.and_then(|row| answer.cell(row, "[applied]"));
+        Ok(applied.is_none_or(|applied| applied == [1]))
     }
 
     /// Of the catalogue's keyspace.
@@ -242,8 +249,8 @@ impl Reader {
             );
             let masks = self.known(&masks, "column_masks", Consistency::ONE).await?;
             let dropped = format!(
-                "SELECT keyspace_name, table_name, column_name FROM system_schema.dropped_columns \
-                 WHERE keyspace_name = {keyspace}"
+                "SELECT keyspace_name, table_name, column_name, dropped_time FROM \
+                 system_schema.dropped_columns WHERE keyspace_name = {keyspace}"
             );
             let dropped = self.rows(&dropped, Consistency::ONE).await?;
             schema.add_options(&tables, &dropped, masks.as_ref());

@@ -1,6 +1,6 @@
 //! Tables as their schema defines them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::control::rows::Rows;
 
@@ -18,8 +18,9 @@ pub(crate) struct Definition {
     pub default_ttl_s: i32,
     /// Some column is masked.
     pub masked: bool,
-    /// Names of columns that it once had.
-    pub dropped: BTreeSet<String>,
+    /// Columns that were dropped, by name, whether there are new ones of that name or not: what was written until this time,
+    /// in milliseconds, is hidden.
+    pub dropped: BTreeMap<String, i64>,
 }
 
 /// Tables by keyspace and name.
@@ -65,7 +66,9 @@ impl Schema {
             table.default_ttl_s = tables.int(row, "default_time_to_live").unwrap_or_default();
         });
         self.each_of(dropped, |table, row| {
-            table.dropped.extend(dropped.text(row, "column_name"));
+            let time = dropped.bigint(row, "dropped_time").unwrap_or_default();
+            let name = dropped.text(row, "column_name");
+            table.dropped.extend(name.map(|name| (name, time)));
         });
         if let Some(masks) = masks {
             self.each_of(masks, |table, _| table.masked = true);

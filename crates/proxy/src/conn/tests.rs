@@ -14,6 +14,8 @@ enum Peer {
     Resets,
     /// Responds to anything like a node without TLS.
     SpeaksPlainly,
+    /// Announces an answer of 64 KiB and a byte.
+    SpeaksAtLength,
 }
 
 /// The outcome of the first exchange with such a peer.
@@ -30,10 +32,13 @@ fn outcome(peer: Peer, tls: bool) -> String {
                 let linger = Some(Duration::ZERO);
                 SockRef::from(&socket).set_linger(linger).expect("set");
             }
-            Peer::SpeaksPlainly => {
+            Peer::SpeaksPlainly | Peer::SpeaksAtLength => {
                 socket.read_exact(&mut byte).expect("a byte");
-                let error = b"\x84\0\0\0\0\0\0\0\x06\0\0\0\x0A\0\0";
-                socket.write_all(error).expect("written");
+                let said: &[u8] = match peer {
+                    Peer::SpeaksAtLength => b"\x84\0\0\x01\x06\0\x01\0\x01",
+                    _ => b"\x84\0\0\0\0\0\0\0\x06\0\0\0\x0A\0\0",
+                };
+                socket.write_all(said).expect("written");
                 // Until the other end has read it and closed.
                 while matches!(socket.read(&mut [0; 512]), Ok(1..)) {}
             }
@@ -87,6 +92,12 @@ fn a_connection_lost_at_once_is_explained() {
     // Without TLS it is an ordinary response.
     let text = outcome(Peer::SpeaksPlainly, false);
     assert!(text.contains("0x000A"), "{text}");
+}
+
+#[test]
+fn a_node_that_has_not_let_anybody_in_says_little() {
+    let text = outcome(Peer::SpeaksAtLength, false);
+    assert!(text.contains("maximum allowed length"), "{text}");
 }
 
 #[test]

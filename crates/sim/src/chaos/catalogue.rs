@@ -119,6 +119,7 @@ pub(super) fn layouts(tables: &[Table], rows: &Rows, flagged: bool, derived: boo
                 layout: Layout::new(&table.order.columns)?,
                 readable: (*row)?,
                 further: Vec::new(),
+                outlived: Vec::new(),
             })
         })
         .collect();

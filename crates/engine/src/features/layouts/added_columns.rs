@@ -7,9 +7,11 @@
 
 use std::ops::Range;
 
-use helenus_cql::fold_identifier;
 use helenus_cql::lexer::{Lexer, Token, TokenKind};
-use helenus_layout::plan::{Column, Copy, LogicalTable, is_one_cell, may_hold_time};
+use helenus_cql::{fold_identifier, quote_identifier};
+use helenus_layout::plan::{
+    Column, Copy, LogicalTable, is_one_cell, may_hold_time, qualified_table,
+};
 
 use crate::statement::words::is_one_of;
 
@@ -54,6 +56,23 @@ pub(crate) fn on_layout(
         }
         None => behind.to_owned(),
     }))
+}
+
+/// A layout still has a column of this name, which the table has dropped: why that comes first. `behind`: as for
+/// [`on_layout`].
+pub(crate) fn outlived(behind: &str, table: &LogicalTable) -> Option<String> {
+    let added = Added::parse(behind)?;
+    let (copy, column) = table.copies.iter().find_map(|copy| {
+        let mut columns = added.columns.iter();
+        let is_there = |added: &&Column| copy.outlived.contains(&added.name);
+        Some((copy, columns.find(is_there)?))
+    })?;
+    let (name, column) = (qualified_table(table), quote_identifier(&column.name));
+    Some(format!(
+        "Helenus: {name} has dropped the column {column}, and its layout {} has not: first repeat ALTER TABLE {name} DROP \
+         IF EXISTS {column}",
+        copy.physical
+    ))
 }
 
 /// Why a column of this type is not added.
@@ -207,6 +226,33 @@ mod tests {
             layout: Layout::new(&[1, 0]).expect("a permutation"),
             readable: false,
             further: further.iter().map(column).collect(),
+            outlived: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_column_that_only_a_layout_has_not_dropped_is_dropped_there_before_it_is_added_again() {
+        let mut left = copy(&[]);
+        left.outlived = vec!["gone".to_owned()];
+        let table = LogicalTable {
+            copies: vec![copy(&[]), left],
+            ..table(false)
+        };
+        for behind in [
+            " ADD gone int",
+            " ADD IF NOT EXISTS gone int",
+            " ADD (a int, gone text)",
+        ] {
+            let why = outlived(behind, &table).expect(behind);
+            assert!(why.contains("DROP IF EXISTS gone"), "{why}");
+        }
+        for behind in [
+            " ADD a int",
+            " ADD \"Gone\" int",
+            " DROP gone",
+            " WITH comment = 'x'",
+        ] {
+            assert_eq!(outlived(behind, &table), None, "{behind}");
         }
     }
 

@@ -58,6 +58,11 @@ pub(crate) fn alter_layouts(
     let text = &*statement.text;
     let span = statement.facts.spans.table.clone();
     let parts = span.and_then(|span| Some((text.get(..span.start)?, text.get(span.end..)?)));
+    if let Some((_, behind)) = parts
+        && let Some(why) = added_columns::outlived(behind, table)
+    {
+        return Err(why);
+    }
     let altered = match parts {
         Some((before, behind)) if begins_with(behind, "drop") => {
             drop_columns(before, behind, table, now_us)

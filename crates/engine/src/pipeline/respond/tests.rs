@@ -1,9 +1,10 @@
 //! Answers that are longer than a link or the memory takes.
 
-use helenus_wire::{HEADER_LEN, Header, MAX_RESPONSE_BODY, Opcode, Version, code};
+use helenus_wire::{HEADER_LEN, Header, MAX_RESPONSE_BODY, Opcode, Version, code, flags};
 
 use crate::config::Config;
 use crate::testing::bench::{Asking, BIGINT, Bench, no_rows};
+use crate::testing::bytes_with_flags;
 
 const V4: Version = Version::V4;
 const READ: &str = "SELECT total FROM app.orders WHERE customer = 1 AND day = 2 AND status = 'x'";
@@ -95,4 +96,23 @@ fn an_answer_for_which_there_is_no_memory_is_not_waited_for() {
     bench.say(Opcode::Result, again, &none);
     assert_eq!(bench.answer().0, Opcode::Result);
     bench.is_done();
+}
+
+#[test]
+fn a_compressed_answer_that_was_not_agreed_on_ends_its_link() {
+    for version in [V4, Version::V5] {
+        for flags in [flags::COMPRESSED, 0] {
+            let bench = &mut Bench::with(Config::default(), (V4, version));
+            bench.adopt_none();
+            let stream = ask(bench, 1, READ);
+            let rows = no_rows("orders", &[("total", BIGINT)]);
+            let mode = (version, version == Version::V5);
+            let bytes = bytes_with_flags(flags, mode, stream, Opcode::Result, &rows);
+            bench.say_bytes(&bytes);
+            let is_open = bench.engine.is_link_open(bench.links[0]);
+            assert_eq!(is_open, flags == 0, "{version:?}");
+            let has_answer = bench.answers().iter().any(|of| of.0 == Opcode::Result);
+            assert_eq!(has_answer, flags == 0, "{version:?}");
+        }
+    }
 }

@@ -4,8 +4,8 @@
 use std::rc::Rc;
 
 use helenus_wire::{
-    Compression, Consistency, Decoder, Encoder, ErrorBody, Flow, Header, MAX_RESPONSE_BODY, Opcode,
-    Reader, RowsView, Version, strip_prelude, write,
+    Compression, Consistency, Decoder, Encoder, ErrorBody, Flow, Header, MAX_HANDSHAKE_ANSWER,
+    MAX_RESPONSE_BODY, Opcode, Reader, RowsView, Version, strip_prelude, write,
 };
 
 use crate::config::PayloadSettings;
@@ -113,7 +113,7 @@ impl Greeting {
             shows_certificate: false,
             stage: Stage::Dialing,
             stream: 0,
-            decoder: Decoder::new(MAX_RESPONSE_BODY),
+            decoder: Decoder::new(MAX_HANDSHAKE_ANSWER),
             encoder: Encoder::new(),
             behind: Vec::new(),
         }

@@ -1,13 +1,13 @@
 //! Layouts that have missed writes, and that nobody writes or reads: they are written again, compared with the table as a
 //! whole, and read again. What cannot be repaired at once is put in doubt before.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use helenus_catalogue::Layout;
 use helenus_catalogue::stored::WHOLE_TABLE;
 use helenus_catalogue::sweep::Due;
-use helenus_catalogue::waits::lease;
-use helenus_catalogue::{Layout, LayoutState};
+use helenus_catalogue::waits::{lease, refresh};
 
 use super::super::entry::{begun_anew, claim, put};
 use super::super::fill::{self, Filled};
@@ -36,16 +36,27 @@ pub(super) async fn leave_doubted(cluster: &Cluster, view: &View, due: &[Due]) -
     Ok(!left.is_empty())
 }
 
-/// True if no proxy has read the catalogue since before layouts were behind, and takes them for written.
-pub(super) fn is_known_to_all(view: &View) -> bool {
-    let behind = view.of(|state| state == Some(LayoutState::Behind));
-    is_older_than_leases(&behind, now_ms())
+/// A doubt of the whole table, since this sweep has found nothing left that it is about.
+#[derive(Debug, Default)]
+pub(super) struct Left(Option<(i64, Instant)>);
+
+impl Left {
+    /// Nothing is left that the doubt of that time is about, says the catalogue as it was read before `now`. Returns true
+    /// once no proxy relies on what it has read before that.
+    ///
+    /// Nothing else tells when: the number of a layout is of another machine's clock, and was given before the catalogue said
+    /// so; and one that is written again by now was behind a moment ago.
+    pub(super) fn is_known_to_all(&mut self, written_us: i64, now: Instant) -> bool {
+        let known = self.0.filter(|(of, _)| *of == written_us);
+        let (_, since) = *self.0.insert(known.unwrap_or((written_us, now)));
+        now.saturating_duration_since(since) >= known_after()
+    }
 }
 
-fn is_older_than_leases(behind: &[Layout], now_ms: i64) -> bool {
-    let lease_ms = i64::try_from(lease().as_millis()).unwrap_or(i64::MAX);
-    let mut ages = behind.iter().map(|of| now_ms.saturating_sub(of.created));
-    ages.all(|age_ms| age_ms > lease_ms)
+/// A proxy reads the catalogue within [`refresh`], and then takes a layout that it finds behind for written for a lease,
+/// because others may read it for so long.
+fn known_after() -> Duration {
+    lease() + refresh()
 }
 
 /// Those that have not been begun anew since, to be compared as a whole.
@@ -121,11 +132,17 @@ mod tests {
 
     #[test]
     fn a_doubt_of_all_of_them_stays_until_no_proxy_takes_them_for_written() {
-        let behind = [layout("a", 1_000), layout("b", 2_000)];
-        let lease_ms = i64::try_from(lease().as_millis()).expect("a few seconds");
-        assert!(!is_older_than_leases(&behind, 2_000 + lease_ms));
-        assert!(is_older_than_leases(&behind, 2_001 + lease_ms));
-        assert!(is_older_than_leases(&[], 0));
+        let begin = Instant::now();
+        let after = |ms| begin + known_after() + Duration::from_millis(ms);
+        let mut left = Left::default();
+        // Whatever has become of them meanwhile.
+        assert!(!left.is_known_to_all(7, begin));
+        assert!(!left.is_known_to_all(7, begin + lease()));
+        assert!(left.is_known_to_all(7, after(0)));
+        // It was put in again.
+        assert!(!left.is_known_to_all(8, after(1)));
+        assert!(!left.is_known_to_all(8, after(2)));
+        assert!(left.is_known_to_all(8, after(1) + known_after()));
     }
 
     #[test]

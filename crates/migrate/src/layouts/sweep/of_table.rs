@@ -67,6 +67,8 @@ pub(super) struct OfTable<'a> {
     /// When no node had kept hints for as long as they may go unseen.
     no_hints: Cell<Option<Instant>>,
     is_over: Cell<bool>,
+    /// Of a doubt of the whole table.
+    left: RefCell<behind::Left>,
 }
 
 impl<'a> OfTable<'a> {
@@ -81,6 +83,7 @@ impl<'a> OfTable<'a> {
             taken_on: RefCell::default(),
             no_hints: Cell::new(None),
             is_over: Cell::new(false),
+            left: RefCell::default(),
         }
     }
 
@@ -188,9 +191,8 @@ impl<'a> OfTable<'a> {
         // Those that it was about are behind, or have been compared.
         let is_whole = |due: &Due| due.token == WHOLE_TABLE;
         let (mut equal, due): (Vec<Due>, Vec<Due>) = due.into_iter().partition(is_whole);
-        if !behind::is_known_to_all(&view) {
-            equal.clear();
-        }
+        let read = Instant::now();
+        equal.retain(|due| self.how.no_proxies || self.is_left(due.written_us, read));
         let written = view.written();
         let parts: Vec<_> = due
             .iter()
@@ -242,6 +244,11 @@ impl<'a> OfTable<'a> {
         let mut pending = self.pending.borrow_mut();
         equal.into_iter().for_each(|due| pending.settle(due));
         compared.map(|_| ())
+    }
+
+    /// [`behind::Left::is_known_to_all`].
+    fn is_left(&self, written_us: i64, read: Instant) -> bool {
+        self.left.borrow_mut().is_known_to_all(written_us, read)
     }
 
     /// Layouts that are behind, or the next ranges that were not compared since then.

@@ -60,13 +60,24 @@ impl Watched {
 
     /// Nodes are so at this second.
     fn look(&mut self, second: u64, states: [NodeState; 3]) -> Vec<String> {
+        self.look_reported(second, states, &[])
+    }
+
+    /// So, and these are reported as down.
+    fn look_reported(
+        &mut self,
+        second: u64,
+        states: [NodeState; 3],
+        reported: &[usize],
+    ) -> Vec<String> {
+        let reported = reported.iter().copied().collect();
         let now = self.begin + Duration::from_secs(second);
         let catalogue = Catalogue {
             version: 1,
             tables: [derived("orders")].into(),
         };
         self.away
-            .look(&states, self.snapshot.nodes().hint_window(), now);
+            .look(&states, &reported, self.snapshot.nodes().hint_window(), now);
         let missed = self.away.missing(&catalogue, &self.snapshot, now, NOW_MS);
         missed.into_iter().map(|of| of.why).collect()
     }
@@ -143,6 +154,28 @@ fn a_layout_that_was_begun_anew_misses_nothing_of_before() {
     };
     assert_eq!(missing(NOW_MS), []);
     assert_eq!(missing(NOW_MS + 1_000).len(), 1);
+}
+
+#[test]
+fn a_replica_without_a_link_is_away_while_it_was_last_reported_as_down() {
+    let mut watched = Watched::new(1);
+    let states = [Up, Unused, Up];
+    assert_eq!(watched.look_reported(0, states, &[]), NONE);
+    assert_eq!(watched.look_reported(100, states, &[1]), NONE);
+    assert_eq!(watched.look_reported(990, states, &[1]), NONE);
+    let told = watched.look_reported(1_000, states, &[1]);
+    assert!(told.concat().contains("10.0.0.2"), "{told:?}");
+    assert_eq!(watched.look_reported(1_010, states, &[]), NONE);
+    // It counts anew once hints have come.
+    assert_eq!(watched.look_reported(1_020, states, &[1]).len(), 1);
+    assert_eq!(watched.look_reported(1_030, states, &[]), NONE);
+    assert_eq!(watched.look_reported(1_140, states, &[]), NONE);
+    assert_eq!(watched.look_reported(1_150, states, &[1]), NONE);
+    // Of one that had a link it is not known what it is now.
+    let mut watched = Watched::new(1);
+    assert_eq!(watched.look_reported(0, [Up, Down, Up], &[1]), NONE);
+    assert_eq!(watched.look_reported(500, states, &[]), NONE);
+    assert_eq!(watched.look_reported(900, states, &[]).len(), 1);
 }
 
 #[test]

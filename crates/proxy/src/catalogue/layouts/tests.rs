@@ -147,8 +147,50 @@ fn a_column_that_only_a_layout_has_is_known_unless_the_table_has_had_it() {
     schema.add_options(&rows(&names, &[]), &dropped, None);
     let known = known(&[entry("a", &["clerk", "day", "id"])], &schema);
     let table = known.layouts.table("shop", "orders").expect("a table");
-    let further: Vec<&str> = table.copies[0].further.iter().map(|of| &*of.name).collect();
+    let copy = &table.copies[0];
+    let further: Vec<&str> = copy.further.iter().map(|of| &*of.name).collect();
     assert_eq!((further, known.readable), (vec!["later"], 0));
+    assert_eq!(copy.outlived, ["gone"]);
+}
+
+#[test]
+fn a_layout_in_which_a_column_that_was_added_again_was_not_dropped_is_written_and_not_read() {
+    let a = copy_of(
+        "a",
+        "region key int, clerk < text, day < date, id > int, total - double, boss static text",
+    );
+    let names = ["keyspace_name", "table_name", "column_name", "dropped_time"];
+    // When the column was dropped of the table and of the layout, and when that was filled.
+    for (own, copy, created, is_read) in [
+        (None, None, 0, true),
+        (Some(500), Some(500), 0, true),
+        (Some(500), None, 0, false),
+        (Some(500), None, 501, true),
+        (Some(500), Some(400), 450, false),
+        // The statement was repeated.
+        (Some(500), Some(600), 0, true),
+        (None, Some(500), 0, false),
+        (None, Some(500), 501, true),
+    ] {
+        let dropped = [("orders", own), ("orders__layout_a", copy)].into_iter();
+        let dropped = dropped.filter_map(|(table, at)| Some((table, Option::<i64>::clone(&at)?)));
+        let mut of = rows(&names, &[]);
+        for (table, at_ms) in dropped {
+            let text = |text: &str| Some(text.as_bytes().to_vec());
+            let time = Some(at_ms.to_be_bytes().to_vec());
+            of.rows
+                .push(vec![text("shop"), text(table), text("total"), time]);
+        }
+        let mut schema = schema(&[ORDERS, &a]);
+        schema.add_options(&rows(&names, &[]), &of, None);
+        let mut entry = entry("a", &["clerk", "day", "id"]);
+        entry.layout.created = created;
+        let known = known(&[entry], &schema);
+        let counts = (usize::from(is_read), usize::from(!is_read));
+        assert_eq!((known.readable, known.written), counts, "{own:?} {copy:?}");
+        let problems = known.problems.concat();
+        assert_eq!(problems.contains("rebuild"), !is_read, "{problems}");
+    }
 }
 
 #[test]

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use helenus_engine::features::layouts::{Missed, Output};
@@ -13,12 +14,17 @@ use crate::config::Config;
 const TEXT: u16 = 0x0D;
 const BIGINT: u16 = 0x02;
 const MAP: u16 = 0x21;
+const BOOLEAN: u16 = 0x04;
 
 /// What a node says to a statement at a level.
 enum Said {
     Well,
     Refused(i32, &'static str),
     Doubts(&'static [i64]),
+    /// Changes of the catalogue count only under the version that it has.
+    Compared,
+    /// So do they, and then a data centre that is away is missed.
+    ComparedAndRefused,
 }
 
 type Answer = fn(&str, Consistency) -> Said;
@@ -41,6 +47,69 @@ fn all_is_well(_: &str, _: Consistency) -> Said {
 struct Node {
     answer: Mutex<Answer>,
     asked: Mutex<Vec<(String, Consistency)>>,
+    stored: Mutex<Stored>,
+}
+
+/// The catalogue, whose tables have one layout each.
+struct Stored {
+    version: i64,
+    /// Names, with the state of the layout and the number of its filling.
+    tables: BTreeMap<String, (String, i64)>,
+}
+
+impl Stored {
+    /// Carries out a change if it is about this version.
+    fn change(&mut self, text: &str) -> bool {
+        let behind = |word: &str| {
+            let (_, rest) = text.rsplit_once(word).expect(word);
+            let end = rest.find([' ', ';', ',']).unwrap_or(rest.len());
+            rest[..end].trim_matches('\'').to_owned()
+        };
+        let number = |word: &str| behind(word).parse::<i64>().expect(word);
+        if number("IF version = ") != self.version {
+            return false;
+        }
+        self.version = number("SET version = ");
+        let layout = (behind(" state = "), number(" created = "));
+        let known = self.tables.insert(behind("table_name = "), layout);
+        assert!(known.is_some(), "{text}");
+        true
+    }
+
+    fn rows(&self) -> Vec<u8> {
+        let columns = [
+            ("version", BIGINT),
+            ("keyspace_name", TEXT),
+            ("table_name", TEXT),
+            ("kind", TEXT),
+            ("item", TEXT),
+            ("physical", TEXT),
+            ("state", TEXT),
+            ("created", BIGINT),
+        ];
+        let mut body = Vec::new();
+        for n in [2, 1, columns.len() as i32] {
+            write::i32(&mut body, n);
+        }
+        for name in ["helenus", "catalogue"] {
+            write::string(&mut body, name);
+        }
+        for (name, kind) in columns {
+            write::string(&mut body, name);
+            write::u16(&mut body, kind);
+        }
+        write::i32(&mut body, self.tables.len() as i32);
+        for (table, (state, created)) in &self.tables {
+            let physical = format!("shop__layouts.{table}__layout_a");
+            let texts = ["shop", table, "layout", "a", &physical, state];
+            write::bytes(&mut body, Some(&self.version.to_be_bytes()));
+            for text in texts {
+                write::bytes(&mut body, Some(text.as_bytes()));
+            }
+            write::bytes(&mut body, Some(&created.to_be_bytes()));
+        }
+        body
+    }
 }
 
 fn rows(column: &str, kind: &[u16], cells: &[Vec<u8>]) -> Vec<u8> {
@@ -96,7 +165,22 @@ impl Node {
             let cells = tokens.iter().map(|token| token.to_be_bytes().to_vec());
             rows("ring_token", &[BIGINT], &cells.collect::<Vec<_>>())
         };
-        match answer(text, level) {
+        let change = || {
+            let mut stored = self.stored.lock().expect("a lock");
+            let is_applied = stored.change(text);
+            rows("[applied]", &[BOOLEAN], &[vec![u8::from(is_applied)]])
+        };
+        let mut said = answer(text, level);
+        if let Said::ComparedAndRefused = said {
+            change();
+            said = AWAY;
+        }
+        match said {
+            Said::Compared | Said::ComparedAndRefused => (Opcode::Result, change()),
+            Said::Well if text.starts_with(CATALOGUE) => {
+                let stored = self.stored.lock().expect("a lock");
+                (Opcode::Result, stored.rows())
+            }
             Said::Well => (Opcode::Result, doubts(&[])),
             Said::Doubts(tokens) => (Opcode::Result, doubts(tokens)),
             Said::Refused(code, message) => {
@@ -142,6 +226,13 @@ impl Bench {
         let node = Arc::new(Node {
             answer: Mutex::new(answer),
             asked: Mutex::default(),
+            stored: Mutex::new(Stored {
+                version: 5,
+                tables: tables
+                    .iter()
+                    .map(|table| ((*table).to_owned(), ("ready".to_owned(), 7)))
+                    .collect(),
+            }),
         });
         let served = node.clone();
         tokio::spawn(async move {
@@ -194,6 +285,14 @@ impl Bench {
         assert_eq!(noted.len(), 1);
     }
 
+    /// The tables whose layouts are behind by now.
+    fn behind(&self) -> Vec<String> {
+        let stored = self.node.stored.lock().expect("a lock");
+        let tables = stored.tables.iter();
+        let behind = tables.filter(|(_, (state, _))| state == "behind");
+        behind.map(|(table, _)| table.clone()).collect()
+    }
+
     fn is_doubted(&self, table: &str) -> bool {
         let doubts = &self.common.features.layouts.doubts;
         doubts.holds(("shop", table), Some(1), Instant::now())
@@ -240,6 +339,47 @@ async fn a_layout_that_is_behind_in_one_data_centre_becomes_so_in_all() {
     assert_eq!(bench.tell(&mut told, CATALOGUE).await, [all]);
     assert!(!told.is_unspread);
     assert_eq!(bench.tell(&mut told, CATALOGUE).await, []);
+}
+
+#[tokio::test]
+async fn layouts_of_all_tables_become_behind_at_once() {
+    const TABLES: [&str; 3] = ["items", "orders", "users"];
+    let answers: [Answer; 2] = [
+        |text, _| match text.starts_with(CHANGE) {
+            true => Said::Compared,
+            false => Said::Well,
+        },
+        // One data centre is away.
+        |text, level| match (text.starts_with(CHANGE), level) {
+            (true, Consistency::EACH_QUORUM) => Said::ComparedAndRefused,
+            (true, _) => Said::Compared,
+            (false, _) => one_is_away(text, level),
+        },
+    ];
+    for answer in answers {
+        let mut bench = Bench::new(&TABLES, answer).await;
+        TABLES.iter().for_each(|table| bench.miss(table));
+        bench.tell(&mut Told::default(), CHANGE).await;
+        assert_eq!(bench.behind(), TABLES);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_marked_on_top_of_a_change_that_is_not_known() {
+    const TABLES: [&str; 2] = ["orders", "users"];
+    let mut bench = Bench::new(&TABLES, |text, _| match text.starts_with(CHANGE) {
+        true => Said::Compared,
+        false => Said::Well,
+    })
+    .await;
+    bench.node.stored.lock().expect("a lock").version = 6;
+    TABLES.iter().for_each(|table| bench.miss(table));
+    bench.tell(&mut Told::default(), CHANGE).await;
+    assert_eq!(bench.behind(), [""; 0]);
+    // Once it has been read.
+    bench.catalogue.version = 6;
+    bench.tell(&mut Told::default(), CHANGE).await;
+    assert_eq!(bench.behind(), TABLES);
 }
 
 #[tokio::test]

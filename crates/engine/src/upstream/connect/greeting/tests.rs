@@ -321,7 +321,12 @@ fn an_error_on_stream_0_is_meant_for_us_and_other_streams_are_not() {
 
 #[test]
 fn what_is_not_cql_fails() {
-    for bytes in [&b"HTTP/1.1 400 Bad Request"[..], &[0x15, 3, 3, 0, 2, 2, 40]] {
+    // The last one announces 64 KiB and a byte, before there is a connection of use.
+    for bytes in [
+        &b"HTTP/1.1 400 Bad Request"[..],
+        &[0x15, 3, 3, 0, 2, 2, 40],
+        &[0x84, 0, 0, 1, 3, 0, 1, 0, 1],
+    ] {
         let mut talk = Talk::new(Version::V4, link(false, None), 1_000);
         let error = talk.hear(bytes).expect_err("no CQL");
         assert!(error.to_string().contains("not CQL"), "{error}");
