@@ -29,6 +29,7 @@
     )
 )]
 
+pub mod away;
 mod belief;
 mod catalogue;
 pub mod change;

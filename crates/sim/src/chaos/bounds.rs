@@ -39,6 +39,7 @@ causes! {
     Freeze = "freeze",
     Pause = "pause",
     Crash = "crash",
+    Away = "away",
     Partition = "partition",
     Evict = "evict",
     Errors = "errors",
@@ -47,6 +48,7 @@ causes! {
     Snapshot = "snapshot",
     Settings = "settings",
     Drain = "drain",
+    Kill = "kill",
     DropRole = "drop-role",
     Catalogue = "catalogue",
     Lie = "lie",
@@ -81,7 +83,7 @@ impl Default for Bounds {
     fn default() -> Bounds {
         Bounds {
             clients_max: 12,
-            until_us: 70_000_000,
+            until_us: 1_700_000_000,
             without: BTreeSet::new(),
         }
     }

@@ -4,6 +4,7 @@
 //! are down, never. A read asks as many as its level asks for, and takes the newest cell. Counters and
 //! conditional writes are executed as a whole, in the order in which they come.
 
+mod conditional;
 mod derived;
 mod pages;
 mod replicas;

@@ -14,7 +14,7 @@ pub(super) use self::rows::WRONG_COLUMNS;
 use super::cql;
 use super::lists::Change;
 use super::proxy::all_of;
-use super::wide::Scan;
+use super::wide::{Row, Scan};
 
 /// What a request is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +56,8 @@ pub(super) struct RowWrite {
     pub partitions: Vec<i64>,
     pub timestamp: i64,
     pub copied: Copied,
+    /// It is written if the row has this value.
+    pub condition: Option<(Row, i64)>,
 }
 
 /// Whether a write can be copied to layouts.

@@ -216,6 +216,15 @@ pub(super) const SWEEP_DELETES: &str = "derived: a sweep deletes a row";
 pub(super) const HINTS_KEPT: &str = "derived: a hint is kept";
 pub(super) const HINTS_DELIVERED: &str = "derived: a hint is delivered";
 pub(super) const HINTS_LOST: &str = "derived: a hint is lost with its node";
+pub(super) const COMPLETED: &str = "derived: a conditional write is completed by who comes next";
+pub(super) const APPLIED: &str = "derived: a conditional write is applied";
+pub(super) const SERIAL_READ: &str = "derived: a read at SERIAL is answered";
+pub(super) const ONLY_HINTED: &str = "derived: a layout is written while no replica is up";
+pub(super) const KILLED_WRITING: &str = "derived: a proxy is killed in the middle of a write";
+pub(super) const KILLED_BETWEEN: &str = "derived: the table alone has a write of a killed proxy";
+pub(super) const ROUND_FINDS: &str = "derived: a round repairs what nobody has doubted";
+pub(super) const BEHIND: &str = "derived: layouts become behind";
+pub(super) const OPENED: &str = "derived: layouts that were behind are read again";
 pub(super) const FENCED: &str = "layouts: a write is refused without a lease";
 
 /// How often things have happened.

@@ -161,6 +161,7 @@ fn of_rows(statement: &wide::Statement) -> Kind {
     match statement.action {
         Action::Select(_) if statement.table != TABLE => Kind::LayoutRead,
         Action::Select(_) => Kind::Read,
+        Action::If(..) => Kind::Conditional,
         Action::Change(_) | Action::Slice(_) | Action::Uncopied | Action::Definition => Kind::Write,
     }
 }

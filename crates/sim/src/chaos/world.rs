@@ -113,6 +113,10 @@ enum Event {
     DeliverHints,
     Sweep,
     Compare(Box<Comparison>),
+    /// A node that keeps a hint stays away.
+    StayAway(usize),
+    /// A proxy is killed.
+    Kill(usize),
     /// A proxy tells which partitions are in doubt, these are stored, those of all are read, and come.
     TellDoubts(usize),
     WriteDoubts(usize, BTreeSet<i64>),
@@ -341,6 +345,8 @@ impl World {
             }
             Event::DeliverHints => self.deliver_hints(),
             Event::Sweep => self.sweep(),
+            Event::StayAway(node) => self.stay_away_with(node),
+            Event::Kill(proxy) => self.kill_in_write(proxy),
             Event::Compare(comparison) => self.compare(*comparison),
             Event::TellDoubts(proxy) => self.tell_doubts(proxy),
             Event::WriteDoubts(proxy, tokens) => self.write_doubts(proxy, tokens),
@@ -368,6 +374,7 @@ impl World {
             Event::Heal(node, _) if self.cluster.nodes[node].is_lost => {}
             Event::Heal(node, restarts) => {
                 self.note(|| format!("node {node} is back"));
+                self.note_back(node);
                 if restarts {
                     self.strike(Fault::NodeReturns, Scope::node(node));
                 }

@@ -22,6 +22,10 @@ pub(in crate::chaos) struct Derived {
     /// Since when nodes are down, and for how long hints are kept for one that is.
     down_since: BTreeMap<usize, u64>,
     window_us: u64,
+    /// Proxies know for how long, so that nothing is written to a layout that nobody keeps.
+    is_known: bool,
+    /// Conditional writes that are under way, which whoever comes next completes: one in a partition.
+    pub(super) proposed: BTreeMap<i64, Proposed>,
     /// What clients have asked to write: partition and time.
     asked: BTreeSet<(i64, i64)>,
     dice: Dice,
@@ -29,28 +33,53 @@ pub(in crate::chaos) struct Derived {
     pub kept: u64,
     pub delivered: u64,
     pub lost: u64,
+    /// Conditional writes that others have completed.
+    pub completed: u64,
+    /// Writes of layouts without a replica that is up.
+    pub only_hinted: u64,
+    /// Who has just kept a hint that is all there is of a write.
+    pub only_at: Option<usize>,
+}
+
+/// What a conditional write puts into a row, and when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Proposed {
+    pub change: Change,
+    pub timestamp: i64,
 }
 
 struct Hint {
     from: usize,
     to: usize,
     update: Rc<Update>,
+    kept_us: u64,
     due_us: u64,
     shows_us: u64,
 }
 
 impl Derived {
-    pub(in crate::chaos) fn new(owners: Owners, window_us: u64, dice: Dice) -> Derived {
+    /// `is_known`: proxies know for how long hints are kept.
+    pub(in crate::chaos) fn new(
+        owners: Owners,
+        window_us: u64,
+        is_known: bool,
+        dice: Dice,
+    ) -> Derived {
         Derived {
             owners,
             hints: Vec::new(),
             down_since: BTreeMap::new(),
             window_us,
+            is_known,
+            proposed: BTreeMap::new(),
             asked: BTreeSet::new(),
             dice,
             kept: 0,
             delivered: 0,
             lost: 0,
+            completed: 0,
+            only_hinted: 0,
+            only_at: None,
         }
     }
 
@@ -61,6 +90,23 @@ impl Derived {
 
     pub(in crate::chaos) fn note_down(&mut self, node: usize, now_us: u64) {
         self.down_since.insert(node, now_us);
+    }
+
+    /// Whether any node keeps a hint of this partition since then or before.
+    pub(in crate::chaos) fn has_hint_since(&self, partition: i64, kept_us: u64) -> bool {
+        let mut hints = self.hints.iter();
+        hints.any(|hint| hint.update.id().0 == partition && hint.kept_us <= kept_us)
+    }
+
+    /// Whether the table may still get what was written to a partition at this time.
+    pub(in crate::chaos) fn may_bring(&self, id: (i64, i64)) -> bool {
+        let mut hints = self.hints.iter();
+        hints.any(|hint| hint.update.id() == id && hint.update.is_of_table())
+    }
+
+    /// Whether these are all replicas of some layout's range.
+    pub(in crate::chaos) fn has_range_among(&self, nodes: &BTreeSet<usize>) -> bool {
+        self.owners.has_range_among(nodes)
     }
 
     /// A node loses the hints that it keeps, with its disk.
@@ -123,6 +169,36 @@ impl Cluster {
         assert!(may, "a derived layout is written at {level:?}");
     }
 
+    /// What is written at ANY comes to a replica, or the coordinator keeps it for one.
+    pub(super) fn check_kept(&mut self, table: usize, partition: i64) {
+        let owners = self.owners_of((table, partition));
+        let now_us = self.coordinator().1;
+        let is_gone = owners
+            .iter()
+            .all(|node| self.nodes[*node].health == Health::Down);
+        let is_lost = owners.iter().all(|node| !self.keeps_for(*node, now_us));
+        let Some(derived) = self.derived.as_mut().filter(|of| of.is_known && table > 0) else {
+            return;
+        };
+        derived.only_hinted += u64::from(is_gone);
+        assert!(
+            !is_lost,
+            "partition {partition} of a derived layout is written, and no hint is kept any more"
+        );
+    }
+
+    /// Whether hints are still kept for a node.
+    fn keeps_for(&self, node: usize, now_us: u64) -> bool {
+        let Some(derived) = &self.derived else {
+            return false;
+        };
+        let since = derived
+            .down_since
+            .get(&node)
+            .filter(|_| self.nodes[node].health == Health::Down);
+        since.is_none_or(|since_us| now_us - since_us <= derived.window_us)
+    }
+
     /// Keeps a hint for each replica that is not among those that are there.
     pub(super) fn hint_for_absent(&mut self, table: usize, alive: &[usize], update: &Rc<Update>) {
         if self.derived.is_none() {
@@ -145,19 +221,18 @@ impl Cluster {
             .is_some_and(|of| of.dice.below(3) == 0);
         if is_hinted {
             self.hint(node, update, now_us);
+            if let Some(derived) = self.derived.as_mut().filter(|_| update.is_of_table()) {
+                derived.only_at = update.coordinator;
+            }
         }
         is_hinted
     }
 
     fn hint(&mut self, to: usize, update: &Rc<Update>, now_us: u64) {
+        let is_kept = self.keeps_for(to, now_us);
         let (Some(from), Some(derived)) = (update.coordinator, &mut self.derived) else {
             return;
         };
-        let since = derived
-            .down_since
-            .get(&to)
-            .filter(|_| self.nodes[to].health == Health::Down);
-        let is_kept = since.is_none_or(|since_us| now_us - since_us <= derived.window_us);
         if self.nodes[from].health == Health::Down || !is_kept {
             return;
         }
@@ -166,6 +241,7 @@ impl Cluster {
             from,
             to,
             update: update.clone(),
+            kept_us: now_us,
             due_us: now_us + derived.dice.below(DELIVERED_WITHIN_US),
             shows_us: now_us + derived.dice.below(SHOWS_WITHIN_US),
         });

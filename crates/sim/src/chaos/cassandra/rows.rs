@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use helenus_wire::{Consistency, Options, PageStart, code, write};
 
+use super::derived::Proposed;
 use super::replicas::required;
 use super::served::{Served, error, error_saying, result, unavailable};
 use super::{Cluster, Mutation, Written};
@@ -133,14 +134,22 @@ impl Cluster {
             Err(served) => return served,
         };
         match &statement.action {
-            Action::Uncopied | Action::Slice(_)
+            Action::If(row, value, expected) if self.is_derived() => {
+                let proposed = Proposed {
+                    change: Change::Put(*row, *value),
+                    timestamp: options.timestamp.unwrap_or(now_us as i64),
+                };
+                let asked = (statement.partition, proposed, *expected);
+                self.write_if(asked, options.consistency, text, dice)
+            }
+            Action::Uncopied | Action::Slice(_) | Action::If(..)
                 if statement.change(self.is_derived()).is_none() =>
             {
                 self.uncopied += 1;
                 result(vec![0, 0, 0, 1])
             }
             Action::Definition => result(vec![0, 0, 0, 1]),
-            Action::Change(_) | Action::Slice(_) | Action::Uncopied => {
+            Action::Change(_) | Action::Slice(_) | Action::Uncopied | Action::If(..) => {
                 let change = statement.change(self.is_derived());
                 let change = change.into_iter().map(|change| (table, change));
                 let changes = BTreeMap::from([(statement.partition, change.collect())]);
@@ -149,7 +158,18 @@ impl Cluster {
             }
             Action::Select(select) => {
                 let at = (table, statement.partition);
-                self.select(at, select, options, text, metadata, dice)
+                let completed = match options.consistency.is_serial() {
+                    true => self.complete(statement.partition, dice),
+                    false => Ok(Vec::new()),
+                };
+                match completed {
+                    Ok(later) => {
+                        let mut served = self.select(at, select, options, text, metadata, dice);
+                        served.later.extend(later);
+                        served
+                    }
+                    Err(served) => served,
+                }
             }
         }
     }
@@ -209,7 +229,7 @@ impl Cluster {
     }
 
     /// A partition as enough replicas know it.
-    fn read_rows(
+    pub(super) fn read_rows(
         &self,
         at: (usize, i64),
         level: Consistency,
@@ -268,6 +288,7 @@ impl Cluster {
                 coordinator: self.hinting(),
             });
             self.check_layout_write(&update, level);
+            self.check_kept(table, partition);
             self.hint_for_absent(table, &alive, &update);
             self.copied += u64::from(update.changes.iter().any(|(table, _)| *table > 0));
             let of = |node| Mutation {

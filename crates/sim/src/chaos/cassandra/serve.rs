@@ -7,6 +7,7 @@ use helenus_wire::{
     code, query_flags, write,
 };
 
+use super::derived::Proposed;
 use super::pages::row;
 use super::rows::Changes;
 use super::served::{NOT_PREPARED, Served, error, error_saying, result};
@@ -14,7 +15,7 @@ use super::{Cell, Cluster, Peer, Stage};
 use crate::chaos::coverage::Kind;
 use crate::chaos::cql::{self, Asked, Metadata};
 use crate::chaos::ledger;
-use crate::chaos::wide::Action;
+use crate::chaos::wide::{Action, Change};
 use crate::dice::Dice;
 
 /// How a statement comes to a node.
@@ -348,9 +349,10 @@ impl Cluster {
                 Asked::Add(_, amount) => self.once.execute(amount),
                 Asked::List(change) => self.change_list(change, now_us),
                 Asked::Rows(statement) => {
-                    let is_uncopied =
-                        matches!(statement.action, Action::Uncopied | Action::Slice(_))
-                            && statement.change(self.is_derived()).is_none();
+                    let is_uncopied = matches!(
+                        statement.action,
+                        Action::Uncopied | Action::Slice(_) | Action::If(..)
+                    ) && statement.change(self.is_derived()).is_none();
                     self.uncopied += u64::from(is_uncopied);
                 }
                 _ => return error(code::INVALID, &[]),
@@ -398,6 +400,24 @@ impl Cluster {
         now_us: u64,
         dice: &mut Dice,
     ) -> Served {
+        if let [Asked::Rows(statement)] = all
+            && self.is_derived()
+        {
+            match &statement.action {
+                Action::If(row, value, expected) => {
+                    let proposed = Proposed {
+                        change: Change::Put(*row, *value),
+                        timestamp: options.timestamp.unwrap_or(now_us as i64),
+                    };
+                    let asked = (statement.partition, proposed, *expected);
+                    return self.fail_if(asked, options.consistency, dice);
+                }
+                Action::Select(_) if options.consistency.is_serial() => {
+                    return self.fail_serial_read(statement.partition, &all[0], options, dice);
+                }
+                _ => {}
+            }
+        }
         let first = self.changes_by_time(all).ok();
         let mut first = first.into_iter().flatten();
         match first.find(|(_, changes)| !changes.is_empty()) {

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use helenus_policy::ring::{ReplicaSets, Replication, Ring};
+use helenus_policy::ring::{NodeIndex, ReplicaSets, Replication, Ring};
 use helenus_policy::token::Partitioner;
 
 use super::{Cluster, Health};
@@ -40,6 +40,15 @@ impl Owners {
         let slot = self.ring.slot_of_key(&key.to_be_bytes());
         let nodes = self.replicas.of_slot(slot.unwrap_or(0));
         nodes.iter().map(|node| node.as_usize()).collect()
+    }
+}
+
+impl Owners {
+    /// Whether some range has no replica but these nodes.
+    pub(super) fn has_range_among(&self, nodes: &BTreeSet<usize>) -> bool {
+        let mut of_slots = (0..self.ring.len()).map(|slot| self.replicas.of_slot(slot));
+        let is_among = |of: &[NodeIndex]| of.iter().all(|node| nodes.contains(&node.as_usize()));
+        of_slots.any(|of| !of.is_empty() && is_among(of))
     }
 }
 

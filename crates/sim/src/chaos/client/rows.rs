@@ -99,7 +99,7 @@ impl Client {
             let goes_on_by_text = cql::is_about_rows(text) && text.starts_with("SELECT *");
             let may = goes_on_by_text
                 || cql::is_of_all(text) && (self.version < Version::V5 || new_id.is_some());
-            if !may && !matches!(request.purpose, Purpose::Cas(..)) {
+            if !may && !is_conditional(request) {
                 return Err(format!("columns {names:?} that were not asked for"));
             }
         }
@@ -115,14 +115,22 @@ impl Client {
             columns.iter().map(|(name, _)| *name).eq(names.iter())
         };
         // Those of a conditional write depend on its outcome.
-        let conditional = matches!(request.purpose, Purpose::Cas(..));
-        match conditional || (request.schema..=cql::SCHEMA_MAX).any(of_schema) {
+        match is_conditional(request) || (request.schema..=cql::SCHEMA_MAX).any(of_schema) {
             true => Ok(names),
             false => Err(format!(
                 "columns {names:?} under schema {} or later",
                 request.schema
             )),
         }
+    }
+}
+
+/// Whether the columns of its answer depend on what came of it.
+fn is_conditional(request: &InFlight) -> bool {
+    match &request.purpose {
+        Purpose::Cas(..) => true,
+        Purpose::RowWrite(write) => write.condition.is_some(),
+        _ => false,
     }
 }
 

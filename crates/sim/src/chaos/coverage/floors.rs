@@ -31,6 +31,9 @@ named! {
         DerivedEqual = "derived layouts become equal to their table",
         DoubtRead = "no layout is read in a partition that is in doubt",
         DoubtWaits = "no partition is settled too soon",
+        DeletedLate = "no row is deleted that a hint may bring",
+        BehindRead = "no layout is read that is behind",
+        ConditionalRow = "a conditional write of a row tells what the row had",
         Lease = "no write without a lease",
         Recovered = "whoever comes after trouble is served",
         Beside = "others fare well beside an aggressor",
@@ -61,9 +64,12 @@ impl Check {
             Check::Ring => 5,
             Check::LayoutRows => 450,
             Check::LayoutEqual => 400,
-            Check::DerivedEqual => 1,
+            Check::DerivedEqual => 100,
             Check::DoubtRead => 1,
-            Check::DoubtWaits => 1,
+            Check::DoubtWaits => 100,
+            Check::DeletedLate => 60,
+            Check::BehindRead => 3,
+            Check::ConditionalRow => 55,
             Check::Lease => 250,
             Check::Recovered => 970,
             Check::Beside => 24,
@@ -72,7 +78,7 @@ impl Check {
 }
 
 /// In so many of 2,000 seeds this has happened, at least.
-const SEEDS_LEAST: [(&str, u64); 43] = [
+const SEEDS_LEAST: [(&str, u64); 60] = [
     (super::BESIDE_PIPELINES, 4),
     (super::BESIDE_SCANS, 4),
     (super::BESIDE_NEVER_READS, 1),
@@ -116,6 +122,23 @@ const SEEDS_LEAST: [(&str, u64); 43] = [
     ("counter layout_reads_fallen_back", 150),
     ("counter layout_writes_fenced", 160),
     (super::LAYOUT_DROPPED, 180),
+    (super::DOUBTED, 100),
+    (super::SETTLED, 100),
+    (super::STAYS_IN_DOUBT, 10),
+    (super::SWEEP_REPAIRS, 80),
+    (super::SWEEP_DELETES, 70),
+    (super::HINTS_KEPT, 55),
+    (super::HINTS_DELIVERED, 55),
+    (super::HINTS_LOST, 10),
+    (super::APPLIED, 45),
+    (super::COMPLETED, 5),
+    (super::SERIAL_READ, 90),
+    (super::KILLED_WRITING, 20),
+    (super::KILLED_BETWEEN, 1),
+    (super::ROUND_FINDS, 2),
+    (super::ONLY_HINTED, 10),
+    (super::BEHIND, 5),
+    (super::OPENED, 5),
 ];
 
 /// How a check was evaluated.

@@ -40,6 +40,8 @@ pub(in crate::chaos) struct Scan {
     pub seen: u32,
     /// It is read at ONE.
     pub weak: bool,
+    /// It is read at SERIAL.
+    pub serial: bool,
 }
 
 /// Every partition, with all that was ever written to it, in the order in which it was.
@@ -125,7 +127,8 @@ impl Histories {
         value.is_none() || changes.any(|of| of.touches(row) && of.value() == value)
     }
 
-    fn judge_row(
+    /// Judges a row of a read that began at one time and ends at another.
+    pub(in crate::chaos) fn judge_row(
         &self,
         partition: i64,
         row: &Row,
@@ -234,6 +237,7 @@ mod tests {
             last: None,
             seen: 0,
             weak: false,
+            serial: false,
         }
     }
 

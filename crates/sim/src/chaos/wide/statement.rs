@@ -22,6 +22,8 @@ pub(in crate::chaos) enum Action {
     Select(Select),
     /// A deletion of the rows with this value of the first column, which layouts cannot follow.
     Slice(i64),
+    /// A row gets a value if it has the other one.
+    If(Row, i64, i64),
     /// Another write that layouts cannot follow.
     Uncopied,
     /// It changes the table itself, or drops it.
@@ -34,7 +36,7 @@ impl Statement {
         match self.action {
             Action::Change(change) => Some(change),
             Action::Slice(first) => slices.then_some(Change::DeleteSlice(first)),
-            Action::Select(_) | Action::Uncopied | Action::Definition => None,
+            Action::Select(_) | Action::If(..) | Action::Uncopied | Action::Definition => None,
         }
     }
 
@@ -92,6 +94,8 @@ struct Clauses {
     partition: Option<i64>,
     select: Select,
     conditional: bool,
+    /// The value that a row must have.
+    expected: Option<i64>,
 }
 
 impl Clauses {
@@ -113,6 +117,9 @@ impl Clauses {
                 }
                 "IF" => {
                     clauses.conditional = true;
+                    // `v = ?`
+                    terms.words.by_ref().take(2).for_each(drop);
+                    clauses.expected = terms.term();
                     return Some(clauses);
                 }
                 name if orders => clauses.select.order_by.push((column(name)?, false)),
@@ -203,10 +210,10 @@ pub(in crate::chaos) fn read_with(text: &str, values: Vec<Option<i64>>) -> Optio
             let value = terms.term()?;
             terms.words.next()?;
             let clauses = Clauses::read(&mut terms)?;
-            let put = Change::Put(clauses.row()?, value);
+            let row = clauses.row()?;
             let action = match clauses.conditional {
-                true => Action::Uncopied,
-                false => Action::Change(put),
+                true => Action::If(row, value, clauses.expected?),
+                false => Action::Change(Change::Put(row, value)),
             };
             (clauses.partition?, action)
         }
@@ -315,7 +322,7 @@ mod tests {
         assert_eq!(action(texts::DELETE_RANGE, &[1, 2]), Action::Slice(2));
         assert_eq!(
             action(texts::UPDATE_IF, &[9, 1, 2, 0, 1, 8]),
-            Action::Uncopied
+            Action::If([2, 0, 1], 9, 8)
         );
         assert_eq!(action(texts::ALTER, &[]), Action::Definition);
         assert_eq!(action(texts::DROP, &[]), Action::Definition);

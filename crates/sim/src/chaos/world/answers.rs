@@ -134,7 +134,9 @@ impl World {
                 name(&request.purpose)
             ));
         }
-        let is_next = self.dice.below(2) == 0 || self.clients[number].asks_left.is_some();
+        // Where nodes stay away for minutes, clients take their time.
+        let is_soon = self.dice.below(2) == 0 && !self.stays_away();
+        let is_next = is_soon || self.clients[number].asks_left.is_some();
         if self.clients[number].ready && is_next && !self.is_paced(number) {
             let soon = 2_000 * self.slowness();
             self.events.plan(self.dice.below(soon), Event::Act(number));
@@ -314,6 +316,9 @@ fn is_refused(answer: &Answer) -> bool {
 fn is_carried_out(purpose: &Purpose, answer: &Answer) -> bool {
     let writes = match purpose {
         Purpose::Write(..) | Purpose::Add(_) | Purpose::Batch(_) | Purpose::List(_) => true,
+        Purpose::RowWrite(write) if write.condition.is_some() => {
+            return matches!(answer, Answer::Rows(..));
+        }
         Purpose::RowWrite(write) => write.copied != Copied::Definition,
         Purpose::Cas(..) => return matches!(answer, Answer::Rows(..)),
         _ => false,

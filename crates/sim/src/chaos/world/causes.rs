@@ -15,6 +15,8 @@ use crate::chaos::proxy::At;
 
 /// A node's queue has as many as it may.
 pub(super) const QUEUE_FULL: &str = "too many requests of this kind wait";
+/// A request has waited for as long as it may in a node's queue.
+const OUT_OF_TIME: &str = "did not come to this request within its bound";
 const INCOMPLETE: &str = "the page was not complete within";
 
 /// A node that could not be reached is tried again after ten seconds at the latest (`links.backoff_max_ms`).
@@ -191,7 +193,11 @@ impl World {
         }
         if says(NOT_TAKEN) {
             let was_said = |code| self.causes.was_said(at.proxy, code, begun_us);
-            return was_silent()
+            let is_full = says(QUEUE_FULL) && terms.queue_least <= 2;
+            let is_late = says(OUT_OF_TIME) && waited_ms >= terms.wait_ms_least;
+            return is_full
+                || is_late
+                || was_silent()
                 || was_lost(now_us - begun_us)
                 || [
                     code::OVERLOADED,
@@ -210,7 +216,7 @@ impl World {
         } else if says("more requests come than the node serves") {
             let least = terms.standing_ms_least;
             least.is_some_and(|least| may_have_joined || waited_ms >= least)
-        } else if says("did not come to this request within its bound") {
+        } else if says(OUT_OF_TIME) {
             // What has joined another one shares its end, as do all who wait until a statement is prepared again.
             let is_preparing =
                 says("class system)") && !matches!(request.purpose, Purpose::Prepare(_));

@@ -1,5 +1,6 @@
 //! Derived layouts: what proxies tell of partitions in doubt and hear of them, and what must hold of reads and writes.
 
+pub(super) mod behind;
 pub(super) mod sweep;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +13,7 @@ use helenus_policy::ring::Replication;
 use helenus_policy::token::murmur3_token;
 use helenus_wire::{BatchView, ExecuteView, Header, Opcode, Options, QueryView, Version, code};
 
+use self::behind::{Behind, WINDOW, stays_away};
 use self::sweep::Sweep;
 use super::growth::grows;
 use super::layouts::{LONG_TROUBLE_US, dice_of_layouts};
@@ -19,12 +21,12 @@ use super::{Event, World, aggressors};
 use crate::chaos::bounds::Cause;
 use crate::chaos::cassandra::{Derived as OfCluster, Owners, asked_of, tables};
 use crate::chaos::catalogue::{Catalogue, OfLayout, Step};
-use crate::chaos::client::{Answer, Copied, InFlight, Purpose};
+use crate::chaos::client::{Answer, Copied, InFlight, Purpose, RowWrite};
 use crate::chaos::coverage::{self, Check};
 use crate::chaos::cql::Asked;
 use crate::chaos::doubts::{Doubts, key};
 use crate::chaos::proxy::At;
-use crate::chaos::wide::{Action, KEYSPACE, TABLE};
+use crate::chaos::wide::{Action, KEYSPACE, TABLE, all_rows};
 use crate::dice::Dice;
 
 /// Before what workers have told goes out, as there may be more.
@@ -35,16 +37,23 @@ const TOLD_WITHIN: Duration = Duration::from_secs(1);
 const HINTS_EVERY_US: u64 = 500_000;
 /// Nothing that a proxy has sent is carried out later than this after its client has asked for it.
 const CARRIED_OUT_WITHIN_US: u64 = 14_000_000;
+/// What has left a proxy that was killed has mostly arrived after this time.
+const ARRIVED_AFTER_US: u64 = 3_000_000;
 
 /// What is in doubt, where, and since when.
 pub(super) struct Derived {
     pub stored: Doubts,
     pub sweep: Sweep,
+    pub behind: Behind,
+    /// Nodes stay away for minutes, and proxies know for how long hints are kept.
+    pub knows_window: bool,
     /// What proxies have been told by their workers and not told others, and those that are just doing so.
     told: BTreeMap<usize, BTreeSet<i64>>,
     telling: BTreeSet<usize>,
     /// Writes, by proxy and partition, of which their clients have heard that nobody knows.
     heard: BTreeMap<(usize, i64), Heard>,
+    /// Writes of proxies that were killed: when they have arrived, partition and time.
+    cut_short: Vec<(u64, i64, i64)>,
     partitions: BTreeMap<i64, i64>,
 }
 
@@ -125,18 +134,34 @@ impl World {
         let owners = Owners::new((0..nodes).collect(), &replication);
         let window_us = [2_000_000, u64::MAX][dice.below(2) as usize];
         let own = Dice::new(dice.draw());
-        self.cluster.derived = Some(OfCluster::new(owners, window_us, own));
+        let knows_window = stays_away(seed);
+        if let Some(only) = self.only.as_mut().filter(|_| knows_window) {
+            only.insert(Cause::Away);
+        }
+        let (window_us, trouble_us, more) = match knows_window {
+            true => (WINDOW.as_micros() as u64, behind::TROUBLE_US, 10),
+            false => (window_us, LONG_TROUBLE_US, 4),
+        };
+        self.cluster.derived = Some(OfCluster::new(owners, window_us, knows_window, own));
         for proxy in &mut self.proxies {
             proxy.layouts_replication = Some(replication.clone());
+            if knows_window {
+                proxy.members = (0..nodes).collect();
+            }
         }
-        self.trouble_us = LONG_TROUBLE_US;
-        self.clients.iter_mut().for_each(|client| client.left *= 4);
+        self.trouble_us = trouble_us;
+        self.clients
+            .iter_mut()
+            .for_each(|client| client.left *= more);
         self.derived = Some(Derived {
             stored: Doubts::default(),
             sweep: Sweep::new(nodes),
+            behind: Behind::new(seed),
+            knows_window,
             told: BTreeMap::new(),
             telling: BTreeSet::new(),
             heard: BTreeMap::new(),
+            cut_short: Vec::new(),
             partitions: (0..partitions).map(|of| (token_of(of), of)).collect(),
         });
         for proxy in 0..self.proxies.len() {
@@ -251,6 +276,13 @@ impl World {
                     "partition {partition} is settled {waited_us} us after it was put in doubt"
                 ));
             }
+            let until_us = u64::try_from(written_us).unwrap_or_default() + CARRIED_OUT_WITHIN_US;
+            let hints = self.cluster.derived.as_ref();
+            if hints.is_some_and(|of| of.has_hint_since(partition, until_us)) {
+                return self.violate(format!(
+                    "partition {partition} is settled while a hint is kept of what was in doubt"
+                ));
+            }
         }
         self.note(|| format!("settled: partition {partition} of {written_us}"));
     }
@@ -290,23 +322,85 @@ impl World {
         }
     }
 
+    /// A proxy is killed: its clients' writes may be in the table alone.
+    pub(super) fn note_cut_short(&mut self, proxy: usize) {
+        let is_of_proxy = |connection: usize| self.connections[connection].at.proxy == proxy;
+        let clients = self.clients.iter();
+        let clients = clients.filter(|client| client.connection.is_some_and(is_of_proxy));
+        let in_flight = clients.flat_map(|client| client.in_flight.values());
+        let writes = in_flight.filter_map(|request| match &request.purpose {
+            Purpose::RowWrite(write) if write.copied == Copied::Yes => Some(write),
+            _ => None,
+        });
+        let due_us = self.now_us() + ARRIVED_AFTER_US;
+        let ids_of = |of: &RowWrite| {
+            let timestamp = of.timestamp;
+            let partitions = of.partitions.clone().into_iter();
+            partitions.map(move |partition| (due_us, partition, timestamp))
+        };
+        let ids: Vec<_> = writes.flat_map(ids_of).collect();
+        if let Some(derived) = self.derived.as_mut().filter(|_| !ids.is_empty()) {
+            derived.cut_short.extend(ids);
+            self.count(coverage::KILLED_WRITING);
+        }
+    }
+
+    /// Counts writes of proxies that were killed, of which the table has something that a layout has not.
+    pub(super) fn count_cut_short(&mut self) {
+        let now_us = self.now_us();
+        let Some(derived) = &mut self.derived else {
+            return;
+        };
+        let arrived = derived
+            .cut_short
+            .extract_if(.., |(due_us, ..)| *due_us <= now_us);
+        for (_, partition, timestamp) in arrived.collect::<Vec<_>>() {
+            let has = |table: usize| {
+                let known = self.cluster.merged((table, partition));
+                all_rows().any(|row| known.of_row(&row).timestamp == timestamp)
+            };
+            if has(0) && !(1..self.cluster.tables.len()).all(has) {
+                self.count(coverage::KILLED_BETWEEN);
+            }
+        }
+    }
+
+    /// A proxy that is killed tells nobody.
+    pub(super) fn forget_told(&mut self, proxy: usize) {
+        if let Some(derived) = &mut self.derived {
+            derived.told.remove(&proxy);
+        }
+    }
+
     /// A client hears what has become of a write: from now on the proxy must not read a layout in its partitions, if
     /// nobody knows, or if layouts were not told.
     pub(super) fn note_heard(&mut self, at: At, request: &InFlight, answer: &Answer) {
         let now_us = self.now_us();
-        let (Some(derived), Purpose::RowWrite(write)) = (&mut self.derived, &request.purpose)
-        else {
+        let Some(derived) = &mut self.derived else {
             return;
         };
-        let is_doubted = match answer {
-            Answer::Error(code, _) => *code == code::WRITE_TIMEOUT,
-            Answer::Void => write.copied == Copied::Compared,
-            _ => false,
+        let (is_doubted, partitions) = match (&request.purpose, answer) {
+            (Purpose::RowWrite(write), Answer::Error(code, _)) => {
+                let codes = [code::WRITE_TIMEOUT, code::CAS_WRITE_UNKNOWN];
+                (codes.contains(code), &write.partitions[..])
+            }
+            (Purpose::RowWrite(write), Answer::Void | Answer::Rows(..)) => {
+                (write.copied == Copied::Compared, &write.partitions[..])
+            }
+            // It may have completed a conditional write.
+            (Purpose::Rows(scan), Answer::Rows(..)) => {
+                (scan.serial, std::slice::from_ref(&scan.partition))
+            }
+            (Purpose::Rows(scan), Answer::Error(code, _)) => {
+                let is_late = scan.serial && *code == code::READ_TIMEOUT;
+                (is_late, std::slice::from_ref(&scan.partition))
+            }
+            _ => return,
         };
         if !is_doubted {
             return;
         }
-        for partition in &write.partitions {
+        for partition in partitions {
             let heard = Heard {
                 begun_us: request.begun_us,
                 heard_us: now_us,
@@ -318,9 +412,9 @@ impl World {
     /// What a proxy sends on to a node: whether the node still carries it out. A read of a layout must not be of a
     /// partition that the proxy has doubted before its client asked; the client's time tells when that was.
     pub(super) fn judge_derived(&mut self, number: usize, header: &Header, body: &[u8]) -> bool {
-        let Some(derived) = &self.derived else {
+        if self.derived.is_none() {
             return true;
-        };
+        }
         let Some((begun_us, continues)) = begun_of(header, body) else {
             return true;
         };
@@ -328,6 +422,12 @@ impl World {
             return false;
         }
         let Some(Asked::Rows(statement)) = asked_of(header, body) else {
+            return true;
+        };
+        if matches!(statement.action, Action::Select(_)) {
+            self.judge_behind(begun_us, statement.table != TABLE);
+        }
+        let Some(derived) = &self.derived else {
             return true;
         };
         if statement.table == TABLE || !matches!(statement.action, Action::Select(_)) {
@@ -372,6 +472,8 @@ impl World {
             (coverage::HINTS_KEPT, derived.kept),
             (coverage::HINTS_DELIVERED, derived.delivered),
             (coverage::HINTS_LOST, derived.lost),
+            (coverage::COMPLETED, derived.completed),
+            (coverage::ONLY_HINTED, derived.only_hinted),
         ];
         for (what, times) in counted {
             self.covered.count(what, times);

@@ -8,6 +8,7 @@ use super::network::End;
 use super::setup::config;
 use super::strikes::Scope;
 use super::{Event, World};
+use crate::chaos::bounds::Cause;
 use crate::chaos::coverage::Fault;
 use crate::chaos::proxy::{At, Proxy, snapshot};
 
@@ -18,16 +19,31 @@ impl World {
         (0..self.proxies.len()).filter(running).collect()
     }
 
-    /// Has a proxy stopped, unless one is being stopped already.
-    pub(super) fn begin_drain(&mut self) -> &'static str {
-        let running = self.proxies_running();
+    /// Those that may end now: none is ending already, and where nodes stay away the first one lives as long as the run.
+    fn proxies_to_end(&self) -> Vec<usize> {
+        let mut running = self.proxies_running();
         let mut workers = running
             .iter()
             .flat_map(|proxy| &self.proxies[*proxy].workers);
-        if running.is_empty() || workers.any(|w| w.timetable.is_some()) {
-            return "nothing";
+        if workers.any(|w| w.timetable.is_some()) {
+            return Vec::new();
         }
-        let proxy = running[self.dice.below(running.len() as u64) as usize];
+        let stays = self.stays_away();
+        running.retain(|proxy| *proxy > 0 || !stays);
+        running
+    }
+
+    fn any_to_end(&mut self) -> Option<usize> {
+        let running = self.proxies_to_end();
+        let at = self.dice.below(running.len() as u64) as usize;
+        running.get(at).copied()
+    }
+
+    /// Has a proxy stopped, unless one is being stopped already.
+    pub(super) fn begin_drain(&mut self) -> &'static str {
+        let Some(proxy) = self.any_to_end() else {
+            return "nothing";
+        };
         let mut up_to = |most_ms: u64| Duration::from_millis(self.dice.below(most_ms));
         let (grace, whole) = (up_to(2_000), up_to(8_000));
         let timetable = Timetable::new(self.now(), grace, whole);
@@ -60,8 +76,44 @@ impl World {
         self.events.plan(tick_us, Event::DrainTick(at));
     }
 
-    fn end_worker(&mut self, at: At) {
-        self.strike(Fault::WorkerEnds, Scope::worker(at));
+    pub(super) fn kill_any(&mut self) -> &'static str {
+        match self.any_to_end() {
+            Some(proxy) => self.kill(proxy),
+            None => "nothing",
+        }
+    }
+
+    /// A proxy is killed that has just been asked for a write.
+    pub(super) fn kill_in_write(&mut self, proxy: usize) {
+        if self.may(Cause::Kill) && self.proxies_to_end().contains(&proxy) {
+            let what = self.kill(proxy);
+            self.count(what);
+        }
+    }
+
+    /// A proxy is killed: it tells nobody what it doubts, and what it has sent may be lost on any of its connections.
+    fn kill(&mut self, proxy: usize) -> &'static str {
+        self.strike(Fault::WorkerEnds, Scope::proxy(proxy));
+        self.note_cut_short(proxy);
+        for number in 0..self.connections.len() {
+            let connection = &self.connections[number];
+            if connection.at.proxy == proxy && connection.is_open() && self.dice.below(2) == 0 {
+                self.break_off(number);
+            }
+        }
+        for worker in 0..self.proxies[proxy].workers.len() {
+            let at = At { proxy, worker };
+            if !self.worker(at).ended {
+                self.give_up_worker(at);
+            }
+        }
+        self.forget_told(proxy);
+        let delay = 100_000 + self.dice.below(1_000_000);
+        self.events.plan(delay, Event::Restart);
+        "proxy killed"
+    }
+
+    fn give_up_worker(&mut self, at: At) {
         self.note(|| format!("{at:?} ends"));
         let now = self.now();
         self.worker(at).end(at.worker, now);
@@ -71,6 +123,11 @@ impl World {
                 self.leave(number, End::Proxy);
             }
         }
+    }
+
+    fn end_worker(&mut self, at: At) {
+        self.strike(Fault::WorkerEnds, Scope::worker(at));
+        self.give_up_worker(at);
         if self.proxies[at.proxy].workers.iter().all(|w| w.ended) {
             self.end_doubts(at.proxy);
             let delay = 100_000 + self.dice.below(1_000_000);

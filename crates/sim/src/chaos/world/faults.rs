@@ -6,6 +6,7 @@ use std::sync::Arc;
 use helenus_engine::features::InSnapshot;
 use helenus_engine::shared::WorkerMessage;
 
+use super::derived::behind;
 use super::network::{Connection, End, Peer};
 use super::setup::config;
 use super::strikes::Scope;
@@ -46,8 +47,9 @@ impl World {
     pub(super) fn fault_by_time(&mut self) {
         if self.trouble {
             self.strike_now();
-            self.events
-                .plan(20_000 + self.dice.below(600_000), Event::Fault);
+            let slower = if self.stays_away() { behind::SLOWER } else { 1 };
+            let delay = (20_000 + self.dice.below(600_000)) * slower;
+            self.events.plan(delay, Event::Fault);
         }
     }
 
@@ -55,6 +57,8 @@ impl World {
     pub(super) fn strike_now(&mut self) {
         let cause = match self.catalogue.is_some() && self.dice.below(40) == 0 {
             true => Cause::Catalogue,
+            false if self.stays_away() && self.dice.below(60) == 0 => Cause::Away,
+            false if self.derived.is_some() && self.dice.below(40) == 0 => Cause::Kill,
             false => CAUSES[self.dice.below(CAUSES.len() as u64) as usize],
         };
         if !self.may(cause) {
@@ -79,7 +83,9 @@ impl World {
                 let for_us = 20_000 + self.dice.below(400_000);
                 self.freeze(Fault::NodePauses, node, for_us)
             }
-            Cause::Crash if up => self.crash(node),
+            Cause::Crash if up && self.others_are_there() => self.crash(node),
+            Cause::Away if up => self.stay_away(node),
+            Cause::Kill => self.kill_any(),
             Cause::Evict => {
                 self.cluster.evict(node, &mut self.dice);
                 "prepared statement evicted"

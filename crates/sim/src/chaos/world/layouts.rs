@@ -1,5 +1,6 @@
 //! The catalogue of layouts while it changes: how proxies hear of it, and what each change needs.
 
+use super::derived::behind;
 use super::growth::grows;
 use super::{Event, World, aggressors};
 use crate::chaos::cassandra::tables;
@@ -73,6 +74,7 @@ impl World {
     /// Clients take their time where layouts come and go, which takes long.
     pub(super) fn slowness(&self) -> u64 {
         match &self.catalogue {
+            Some(_) if self.stays_away() => 10 * behind::SLOWER,
             Some(catalogue) if catalogue.changes || catalogue.derived => 20,
             _ => 1,
         }
@@ -178,6 +180,7 @@ impl World {
             return;
         }
         let is_read = told.rows.is_some();
+        self.look_around(proxy, is_read);
         self.take_catalogue(proxy, sent_us, told);
         if is_read {
             self.tell_doubts(proxy);
@@ -196,7 +199,11 @@ impl World {
         let of = &self.proxies[proxy];
         let is_read = told.rows.is_some();
         let flagged = told.flagged || !is_read && of.flagged;
-        let rows = told.rows.unwrap_or_else(|| of.layouts.clone());
+        let mut rows = told.rows.unwrap_or_else(|| of.layouts.clone());
+        if self.is_unmarked_at(proxy) {
+            // Written, and not read.
+            rows.iter_mut().flatten().for_each(|row| *row = false);
+        }
         let flagged = flagged || rows.iter().any(Option::is_some);
         if of.layouts != rows || of.flagged != flagged {
             self.note(|| format!("proxy {proxy} hears of layouts: {rows:?}, flagged: {flagged}"));

@@ -115,6 +115,7 @@ impl World {
         let Some(served) = self.serve_by(number, node, header, body) else {
             return;
         };
+        self.stay_away_with_hint();
         let kind = served.kind;
         if kind == Some(Kind::Alter) && served.opcode == Opcode::Result {
             self.spread_schema();

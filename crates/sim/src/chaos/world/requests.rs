@@ -60,6 +60,7 @@ impl World {
             request.schema = least.unwrap_or(0);
         }
         self.note_request(number, stream);
+        self.strike_in_write(number, stream);
         if self.dice.below(30) == 0 {
             // Where something is under way.
             self.events.plan(self.dice.below(5_000), Event::Strike);
@@ -69,6 +70,20 @@ impl World {
             let patience = 2_000_000 + self.dice.below(20_000_000);
             let give_up = Event::GiveUp(number, connection, stream, now_us);
             self.events.plan(patience, give_up);
+        }
+    }
+
+    /// Where layouts are derived, proxies are killed in the middle of writes.
+    fn strike_in_write(&mut self, number: usize, stream: i16) {
+        let client = &self.clients[number];
+        let request = client.in_flight.get(&stream).map(|of| &of.purpose);
+        let is_write = matches!(request, Some(Purpose::RowWrite(_)));
+        let Some(connection) = client.connection.filter(|_| is_write) else {
+            return;
+        };
+        if self.derived.is_some() && self.dice.below(60) == 0 {
+            let proxy = self.connections[connection].at.proxy;
+            self.events.plan(self.dice.below(4_000), Event::Kill(proxy));
         }
     }
 

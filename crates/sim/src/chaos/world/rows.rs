@@ -84,6 +84,12 @@ impl World {
             Purpose::Who => self.judge_role(self.clients[number].role, rows),
             Purpose::Scan(text, seen) => self.judge_page(number, text, seen, rows, state),
             Purpose::Rows(scan) => self.judge_selected(number, scan, rows, state, span),
+            Purpose::RowWrite(write) => {
+                let connection = self.clients[number].connection;
+                let at = connection.map(|connection| self.connections[connection].at);
+                let at = at.ok_or("an answer without a connection")?;
+                self.judge_outcome(at, write, rows, span)
+            }
             purpose => Err(format!("{purpose:?} is answered with rows")),
         }
     }

@@ -34,6 +34,7 @@ impl World {
             0..=5 => self.begin_change(number),
             6..=7 => self.begin_changes(number),
             8 if !self.layouts_change() => self.begin_uncopied(number),
+            19 if self.derived.is_some() => self.begin_uncopied(number),
             // Where layouts come and go, some scans outlive theirs.
             9 if self.clients[number].paused.is_some() => self.resume(number),
             10..=12 if self.clients[number].paused.is_some() && !self.layouts_change() => {
@@ -110,6 +111,7 @@ impl World {
             partitions: vec![partition],
             timestamp: now_us as i64,
             copied: Copied::Yes,
+            condition: None,
         });
         let (client, dice) = (&mut self.clients[number], &mut self.dice);
         let values = bytes(&values);
@@ -165,6 +167,7 @@ impl World {
             partitions,
             timestamp: now_us as i64,
             copied,
+            condition: None,
         });
         let kind = self.dice.below(2) as u8;
         let (client, dice) = (&mut self.clients[number], &mut self.dice);
@@ -192,6 +195,7 @@ impl World {
             partitions: vec![partition],
             timestamp: now_us as i64,
             copied,
+            condition: None,
         });
         let (client, dice) = (&mut self.clients[number], &mut self.dice);
         let values = bytes(&values);
@@ -200,18 +204,53 @@ impl World {
 
     /// What derived layouts cannot be told: they are compared with the table afterwards.
     fn begin_compared(&mut self, number: usize, partition: i64) -> i16 {
+        if self.dice.below(2) == 0 {
+            return self.begin_conditional(number, partition);
+        }
         let now_us = self.now_us();
         self.begin_write_of(partition, vec![Change::DeleteSlice(1)]);
         let purpose = Purpose::RowWrite(RowWrite {
             partitions: vec![partition],
             timestamp: now_us as i64,
             copied: Copied::Compared,
+            condition: None,
         });
         let (client, dice) = (&mut self.clients[number], &mut self.dice);
         let values = bytes(&[partition, 1]);
         client.statement(
             now_us,
             texts::DELETE_RANGE,
+            &values,
+            (100, None),
+            purpose,
+            dice,
+        )
+    }
+
+    /// A row gets a value if it has the one that it seems to have, or another one.
+    fn begin_conditional(&mut self, number: usize, partition: i64) -> i16 {
+        let now_us = self.now_us();
+        let known = self.cluster.merged((0, partition));
+        let there: Vec<(Row, i64)> = known.live().collect();
+        let any = self.dice.below(there.len() as u64) as usize;
+        let (row, expected) = match there.get(any) {
+            Some((row, value)) if self.dice.below(4) > 0 => (*row, *value),
+            _ => (self.any_row(), 5),
+        };
+        let value = self.clients[number].unique(number);
+        self.begin_write_of(partition, vec![Change::Put(row, value)]);
+        let purpose = Purpose::RowWrite(RowWrite {
+            partitions: vec![partition],
+            timestamp: now_us as i64,
+            copied: Copied::Compared,
+            condition: Some((row, expected)),
+        });
+        let [a, b, c] = row;
+        let values = bytes(&[value, partition, a, b, c, expected]);
+        let (client, dice) = (&mut self.clients[number], &mut self.dice);
+        client.statement(
+            now_us,
+            texts::UPDATE_IF,
             &values,
             (100, None),
             purpose,
@@ -242,6 +281,7 @@ impl World {
             Some(Action::Select(select)) => select,
             other => panic!("{text} is {other:?}"),
         };
+        let weak = self.derived.is_some() && self.dice.below(3) > 0;
         let scan = Scan {
             text,
             values,
@@ -249,7 +289,8 @@ impl World {
             select,
             last: None,
             seen: 0,
-            weak: self.derived.is_some() && self.dice.below(3) > 0,
+            weak,
+            serial: self.derived.is_some() && !weak && self.dice.below(4) == 0,
         };
         self.ask_rows(number, scan, None)
     }
@@ -266,12 +307,17 @@ impl World {
     fn ask_rows(&mut self, number: usize, scan: Scan, state: Option<&[u8]>) -> i16 {
         let now_us = self.now_us();
         let size = [1, 1, 2, 3, 100][self.dice.below(5) as usize];
-        let (text, values, is_weak) = (scan.text, bytes(&scan.values), scan.weak);
+        let (text, values) = (scan.text, bytes(&scan.values));
+        let levels = match (scan.weak, scan.serial) {
+            (true, _) => Some([Consistency::ONE, Consistency::LOCAL_ONE]),
+            (_, true) => Some([Consistency::SERIAL, Consistency::LOCAL_SERIAL]),
+            _ => None,
+        };
         let purpose = Purpose::Rows(Box::new(scan));
         let (client, dice) = (&mut self.clients[number], &mut self.dice);
         let own = client.level;
-        if is_weak {
-            client.level = [Consistency::ONE, Consistency::LOCAL_ONE][dice.below(2) as usize];
+        if let Some(levels) = levels {
+            client.level = levels[dice.below(2) as usize];
         }
         let stream = client.statement(now_us, text, &values, (size, state), purpose, dice);
         client.level = own;
@@ -287,6 +333,9 @@ impl World {
         span: Span,
     ) -> Result<(), String> {
         self.checked(coverage::Check::LayoutRows, !rows.is_empty());
+        if scan.serial {
+            self.count(coverage::SERIAL_READ);
+        }
         if scan.select.counts {
             let counted = rows.first().map_or(-1, |row| int(&row[0]));
             return self.histories.judge_count(scan, counted, span);
@@ -366,6 +415,36 @@ impl World {
         Ok(())
     }
 
+    /// A conditional write has come to an end: whether the row had what its client is told.
+    pub(super) fn judge_outcome(
+        &mut self,
+        at: At,
+        write: &RowWrite,
+        rows: &[Vec<Vec<u8>>],
+        span: Span,
+    ) -> Result<(), String> {
+        let (Some((row, expected)), [partition]) = (write.condition, &write.partitions[..]) else {
+            return Err(format!("{write:?} is answered with rows"));
+        };
+        let cells = rows.first().map_or(&[][..], |row| row);
+        let is_applied = cells.first().is_some_and(|cell| *cell == [1]);
+        let had = match (is_applied, cells.get(1)) {
+            (true, _) => Some(expected),
+            (false, value) => value.map(|value| int(value)),
+        };
+        self.checked(coverage::Check::ConditionalRow, true);
+        self.histories.judge_row(*partition, &row, had, span)?;
+        if is_applied {
+            self.count(coverage::APPLIED);
+            return self.judge_row_write(at, write, span);
+        }
+        if had == Some(expected) {
+            return Err(format!("not applied although row {row:?} has {expected}"));
+        }
+        self.refused_rows.push((*partition, write.timestamp));
+        Ok(())
+    }
+
     /// Whether a client may hear an error that the model's nodes do not give it.
     pub(super) fn judge_row_error(
         &mut self,
@@ -401,7 +480,9 @@ impl World {
                 self.count(coverage::PAGE_NOT_CONTINUED);
                 let span = Span::of(request.begun_us, self.now_us());
                 let knows = self.proxies[at.proxy].leases.all_of(span);
-                Some(match !self.layouts_change() && knows {
+                let derived = self.derived.as_ref();
+                let was_closed = derived.is_some_and(|of| of.behind.was_closed(self.now_us()));
+                Some(match !self.layouts_change() && knows && !was_closed {
                     true => Err(format!("the layouts are as they were: {text}")),
                     false => Ok(()),
                 })

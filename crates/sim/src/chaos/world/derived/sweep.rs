@@ -4,6 +4,7 @@
 //! its own time, and what it has not is deleted with the time at which the layout got it.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Duration;
 
 use helenus_catalogue::sweep::{Due, Free, HINTS_UNSEEN_MAX, Left, Pending, Waits};
@@ -16,7 +17,7 @@ use crate::chaos::wide::{Change, Partition, Written, all_rows};
 
 const EVERY_US: u64 = 1_000_000;
 /// The longest for which a request may be carried out after it was sent: as migrate has it, of these nodes.
-const REQUEST_MAX: Duration = Duration::from_secs(14);
+pub(super) const REQUEST_MAX: Duration = Duration::from_secs(14);
 /// So long after a layout was read the table has all that was written to both before: a lease and a request.
 const SETTLED_US: u64 = 24_000_000;
 /// Rounds follow each other in this time; after trouble once nothing is in doubt any more, or what is does not become
@@ -34,6 +35,8 @@ const SETTLED_AFTER_US: u64 = 600_000_000;
 pub(in crate::chaos::world) struct Sweep {
     pending: Pending,
     free: Free,
+    /// No node has kept hints for as long as they may go unseen, by the last look.
+    no_hints: bool,
     waits: Waits,
     /// Partitions that are being compared because they are in doubt.
     comparing: usize,
@@ -56,9 +59,28 @@ struct Round {
 /// The comparison of a partition, with what the layouts held before the table was read.
 pub(in crate::chaos::world) struct Comparison {
     partition: i64,
-    /// If it is in doubt; otherwise it is part of a round.
-    due: Option<Due>,
+    why: Why,
+    /// Layouts are written, or read in a round: without any there is nothing to compare.
+    has_layouts: bool,
+    /// Nothing is under way to it, as far as hints show.
+    may_delete: bool,
     stage: Stage,
+}
+
+/// Why a partition is compared.
+#[derive(Clone, Copy)]
+pub(in crate::chaos::world) enum Why {
+    /// It is in doubt.
+    Doubt(Due),
+    Round,
+    /// Layouts are behind, and are compared as a whole.
+    Behind,
+}
+
+impl Why {
+    fn may_delete(self) -> bool {
+        matches!(self, Why::Doubt(due) if due.is_quiet)
+    }
 }
 
 enum Stage {
@@ -90,6 +112,7 @@ impl Sweep {
         Sweep {
             pending: Pending::default(),
             free: Free::default(),
+            no_hints: false,
             waits: Waits {
                 request_max: REQUEST_MAX,
                 hints_unseen,
@@ -124,19 +147,22 @@ impl World {
         let sweep = &mut derived.sweep;
         let hints_unseen = sweep.waits.hints_unseen;
         let free_for = sweep.free.is_for(now, is_free, hints_unseen);
+        let no_hints = hints_unseen.is_zero() || free_for;
+        sweep.no_hints = no_hints;
         let mut due = Vec::new();
         if sweep.comparing == 0 {
             sweep.pending.note(&stored, now, sweep.waits);
-            let no_hints = hints_unseen.is_zero() || free_for;
             due = sweep.pending.due(now, sweep.waits, no_hints);
             sweep.comparing = due.len();
         }
         let due = due
             .into_iter()
-            .map(|due| (derived.partition_of(due.token), Some(due)));
-        for (partition, due) in due.collect::<Vec<_>>() {
-            self.begin_comparison(partition, due);
+            .map(|due| (derived.partition_of(due.token), Why::Doubt(due)));
+        for (partition, why) in due.collect::<Vec<_>>() {
+            self.begin_comparison(partition, why);
         }
+        self.count_cut_short();
+        self.catch_up();
         self.go_round();
         let is_settled = self.derived.as_ref().is_some_and(|of| of.sweep.is_settled);
         if !is_settled {
@@ -144,10 +170,18 @@ impl World {
         }
     }
 
-    fn begin_comparison(&mut self, partition: i64, due: Option<Due>) {
+    pub(super) fn begin_comparison(&mut self, partition: i64, why: Why) {
+        let behind = self.derived.as_ref().map(|of| &of.behind);
+        let has_layouts = behind.is_some_and(|of| match why {
+            Why::Doubt(_) => of.is_written(),
+            Why::Round => of.is_ready(),
+            Why::Behind => true,
+        });
         let comparison = Comparison {
             partition,
-            due,
+            why,
+            has_layouts,
+            may_delete: why.may_delete(),
             stage: Stage::Layouts,
         };
         let delay = self.dice.below(50_000);
@@ -162,8 +196,14 @@ impl World {
             return;
         };
         let (partitions, has_doubts) = (derived.all_partitions(), derived.has_doubts());
+        let is_ready = derived.behind.is_ready();
         let round = &mut derived.sweep.round;
         if round.is_comparing {
+            return;
+        }
+        if !is_ready {
+            // It is of layouts that are read.
+            round.left.clear();
             return;
         }
         if round.left.is_empty() {
@@ -187,14 +227,21 @@ impl World {
             return;
         };
         round.is_comparing = true;
-        self.begin_comparison(partition, None);
+        self.begin_comparison(partition, Why::Round);
     }
 
     /// The next step of a comparison.
     pub(in crate::chaos::world) fn compare(&mut self, mut comparison: Comparison) {
-        let layouts = 1..self.cluster.tables.len();
+        let layouts = match comparison.has_layouts {
+            true => 1..self.cluster.tables.len(),
+            false => 1..1,
+        };
         let partition = comparison.partition;
-        let may_delete = comparison.due.is_some_and(|due| due.is_quiet);
+        if matches!(comparison.stage, Stage::Table(_)) {
+            let sweep = self.derived.as_ref().map(|of| &of.sweep);
+            comparison.may_delete &= sweep.is_some_and(|of| of.no_hints);
+        }
+        let may_delete = comparison.may_delete;
         let outcome = match &comparison.stage {
             Stage::Layouts => {
                 let read = layouts.map(|table| self.cluster.read_all((table, partition)));
@@ -203,11 +250,11 @@ impl World {
                     None => Ok(Outcome::Failed),
                 }
             }
-            Stage::Table(had) => match self.repair(partition, had, may_delete) {
+            Stage::Table(had) => match self.repair(partition, had, (comparison.why, may_delete)) {
                 true => Err(Stage::Look(0)),
                 false => Ok(Outcome::Failed),
             },
-            Stage::Look(looks) => match self.look(partition, may_delete) {
+            Stage::Look(looks) => match self.look(partition, layouts, may_delete) {
                 Outcome::Differs { .. } if *looks + 1 < LOOKS => Err(Stage::Look(looks + 1)),
                 outcome => Ok(outcome),
             },
@@ -228,11 +275,14 @@ impl World {
     }
 
     /// Makes layouts what the table is now, by what they had before. Whether all replicas were there.
-    fn repair(&mut self, partition: i64, had: &[Partition], may_delete: bool) -> bool {
+    fn repair(&mut self, partition: i64, had: &[Partition], how: (Why, bool)) -> bool {
+        let (why, may_delete) = how;
+        let is_unknown = matches!(why, Why::Round) && !self.is_doubted(partition);
         let Some(own) = self.cluster.read_all((0, partition)) else {
             return false;
         };
-        had.iter().enumerate().all(|(at, had)| {
+        let mut early = None;
+        let are_there = had.iter().enumerate().all(|(at, had)| {
             let mut changes = Vec::new();
             for row in all_rows() {
                 let (of_table, of_layout) = (live(&own, &row), live(had, &row));
@@ -245,23 +295,39 @@ impl World {
                 // What is newer than the table's stays: only a later write of the table makes them equal.
                 let is_extra = may_delete && of_table.is_none();
                 if let Some((_, time)) = of_layout.filter(|_| is_extra) {
+                    let hints = self.cluster.derived.as_ref();
+                    let is_early = hints.is_some_and(|of| of.may_bring((partition, time)));
+                    self.covered.check(Check::DeletedLate, true);
+                    if is_early {
+                        early = Some(row);
+                    }
                     changes.push((Change::DeleteRow(row), time));
                     self.covered.count(coverage::SWEEP_DELETES, 1);
                 }
             }
             self.covered
                 .count(coverage::SWEEP_REPAIRS, changes.len() as u64);
+            if is_unknown {
+                self.covered
+                    .count(coverage::ROUND_FINDS, changes.len() as u64);
+            }
             self.cluster.change_all((at + 1, partition), &changes)
-        })
+        });
+        if let Some(row) = early {
+            self.violate(format!(
+                "row {row:?} of partition {partition} is deleted while a hint may bring it to the table"
+            ));
+        }
+        are_there
     }
 
     /// Whether layouts are equal to their table now.
-    fn look(&mut self, partition: i64, may_delete: bool) -> Outcome {
+    fn look(&mut self, partition: i64, layouts: Range<usize>, may_delete: bool) -> Outcome {
         let Some(own) = self.cluster.read_all((0, partition)) else {
             return Outcome::Failed;
         };
         let (mut differs, mut for_now) = (false, !may_delete);
-        for table in 1..self.cluster.tables.len() {
+        for table in layouts {
             let Some(copy) = self.cluster.read_all((table, partition)) else {
                 return Outcome::Failed;
             };
@@ -278,10 +344,25 @@ impl World {
     }
 
     fn end_comparison(&mut self, comparison: &Comparison, outcome: Outcome) {
-        match comparison.due {
-            Some(due) => self.end_comparison_of_doubt(due, &outcome),
-            None => self.end_comparison_of_round(comparison.partition, &outcome),
+        match comparison.why {
+            Why::Doubt(due) => self.end_comparison_of_doubt(due, &outcome),
+            Why::Round => self.end_comparison_of_round(comparison.partition, &outcome),
+            Why::Behind => {
+                let is_equal = match outcome {
+                    Outcome::Equal => Some(true),
+                    Outcome::Differs { .. } => Some(false),
+                    Outcome::Failed => None,
+                };
+                self.end_comparison_of_behind(comparison.partition, is_equal);
+            }
         }
+    }
+
+    /// Whether the sweep knows already that a partition may differ.
+    fn is_doubted(&self, partition: i64) -> bool {
+        let stored = self.derived.as_ref().map(|of| of.stored.timed());
+        let mut stored = stored.into_iter().flatten();
+        stored.any(|(token, _)| token == token_of(partition))
     }
 
     fn end_comparison_of_doubt(&mut self, due: Due, outcome: &Outcome) {
@@ -316,9 +397,10 @@ impl World {
             .derived
             .as_ref()
             .is_some_and(|of| of.has_hints());
+        let is_ready = derived.behind.is_ready();
         let round = &mut derived.sweep.round;
         round.is_comparing = false;
-        if is_failed {
+        if is_failed || !is_ready {
             return;
         }
         round.left.pop();
