@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use helenus_layout::{
     Anneal, CostModel, Effort, Layout, Objective, Options, PERMUTED_MAX, Query, SampledModel,
-    Statistics, Storage, design, draw,
+    Statistics, Storage, Table, design, draw,
 };
 use helenus_migrate::layouts::names::letter;
 use helenus_migrate::layouts::removed::Removed;
@@ -193,16 +193,10 @@ fn report(args: &AdviseArgs, sources: Sources, costs: Costs) -> Result<Report> {
         replication: replication.as_deref(),
     };
     let arranged = arrange::arrange(&args.arrange, &basis)?;
-    let permuted_names = || {
-        permuted
-            .iter()
-            .map(|column| table.name(*column).to_owned())
-            .collect()
-    };
     Ok(Report {
         statements,
         names,
-        permuted: (!all).then(permuted_names),
+        permuted: (!all).then(|| names_of(table, &permuted)),
         queries: model.queries(),
         arranged,
         keyspace: name.map(|name| name.keyspace),
@@ -217,6 +211,11 @@ fn report(args: &AdviseArgs, sources: Sources, costs: Costs) -> Result<Report> {
         design,
         workload,
     })
+}
+
+fn names_of(table: &Table, columns: &[usize]) -> Vec<String> {
+    let names = columns.iter().map(|column| table.name(*column).to_owned());
+    names.collect()
 }
 
 /// The options that say where the cluster is, as they were given.

@@ -90,14 +90,7 @@ pub(super) fn json(report: &Report) -> Value {
         "permuted": report.permuted,
         "layouts": layouts.collect::<Vec<_>>(),
         "statements": statements.collect::<Vec<_>>(),
-        "replication": {
-            "from": match report.arranged.source {
-                Source::Nodes => "nodes",
-                Source::Option => "option",
-                Source::Assumed => "assumed",
-            },
-            "replicas": by_place(report, report.arranged.table.iter().map(|place| json!(place.replicas))),
-        },
+        "replication": replication(report),
         "arrangements": report.arranged.all.iter().map(|of| arrangement(report, of)).collect::<Vec<_>>(),
         "cost_us": design.cost_us,
         "least_cost_us": design.least_cost_us,
@@ -112,6 +105,19 @@ pub(super) fn json(report: &Report) -> Value {
             "lower_bound_us": lower_bound_us,
             "loss_proven": design.loss_proven,
         },
+    })
+}
+
+/// How the table is replicated.
+fn replication(report: &Report) -> Value {
+    let table = report.arranged.table.iter();
+    json!({
+        "from": match report.arranged.source {
+            Source::Nodes => "nodes",
+            Source::Option => "option",
+            Source::Assumed => "assumed",
+        },
+        "replicas": by_place(report, table.map(|place| json!(place.replicas))),
     })
 }
 
