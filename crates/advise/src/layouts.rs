@@ -2,6 +2,7 @@
 
 mod admin;
 pub mod advise;
+mod arrange;
 pub mod calibrate;
 pub mod coefficients;
 mod drift;

@@ -14,7 +14,8 @@
 //! 3. [`CostModel`]: predicted work of a query on a layout, either as in the paper
 //!    ([`IndependentModel`]) or counted on the sample ([`SampledModel`]); [`calibrate`] finds
 //!    the coefficients from measurements.
-//! 4. [`design()`]: the layouts with the least weighted work, with a certificate.
+//! 4. [`design()`]: the layouts with the least weighted work, with a certificate; [`place()`]: in which data
+//!    center each is held.
 //! 5. [`Redesign`]: when other layouts would pay for being built.
 //!
 //! Apart from these, [`plan`] carries out statements on a table whose layouts exist.
@@ -52,8 +53,9 @@ pub use cost::{
     Storage, Timed, Work, calibrate, comparisons, fit,
 };
 pub use design::{
-    Anneal, Annealed, Candidates, Certificate, Design, Effort, Objective, Options, Problem, Read,
-    Solution, anneal, best_single, design, greedy, is_same_for, mean_cost_us, solve,
+    Anneal, Annealed, Asked, Candidates, Certificate, Design, Effort, HELD_MAX, Held, Objective,
+    Options, PLACES_MAX, PlaceOptions, Placement, Problem, Read, Solution, anneal, best_single,
+    cost_by_place, design, greedy, is_same_for, mean_cost_us, place, read_at, solve,
 };
 pub use draw::{Bound, Marker, Statement, StatementColumn, draw};
 pub use layout::{Layout, PERMUTED_MAX};

@@ -15,7 +15,7 @@ mod ranges;
 pub mod rebuild;
 pub mod remove;
 pub mod removed;
-mod replication;
+pub mod replication;
 mod rules;
 pub mod status;
 pub mod sweep;

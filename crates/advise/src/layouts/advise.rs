@@ -7,15 +7,16 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use helenus_layout::{
     Anneal, CostModel, Effort, Layout, Objective, Options, PERMUTED_MAX, Query, SampledModel,
-    Statistics, Storage, design, draw,
+    Statistics, Storage, Table, design, draw,
 };
 use helenus_migrate::layouts::names::letter;
 use helenus_migrate::layouts::removed::Removed;
 
+use super::arrange::{self, ArrangeArgs};
 use super::coefficients::Costs;
 use super::drift::{DriftArgs, Present};
 use super::read_rows::Limits;
-use super::report::{Copies, Report, StatementReport};
+use super::report::{Report, StatementReport};
 use super::sources::{self, SourceArgs, Sources};
 use super::workload::{self, Workload};
 use super::{coefficients, drift, json, show};
@@ -33,9 +34,8 @@ pub struct AdviseArgs {
     /// Layouts to choose [default: as many as are in use, with --learned; otherwise 1]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=5))]
     replicas: Option<u8>,
-    /// Replicas of the table, over all data centres: what the layouts take is told for so many
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=50))]
-    table_replicas: u8,
+    #[command(flatten)]
+    arrange: ArrangeArgs,
     /// Rows of the whole table, if the file has only some of them.
     #[arg(long, value_name = "N", requires = "rows")]
     rows_total: Option<u64>,
@@ -116,6 +116,8 @@ pub(super) async fn advise(args: &AdviseArgs) -> Result<Report> {
 fn report(args: &AdviseArgs, sources: Sources, costs: Costs) -> Result<Report> {
     let Sources {
         workload,
+        name,
+        replication,
         rows,
         sampled,
         learned,
@@ -179,18 +181,26 @@ fn report(args: &AdviseArgs, sources: Sources, costs: Costs) -> Result<Report> {
             }
         }
     }
-    let permuted_names = || {
-        permuted
-            .iter()
-            .map(|column| table.name(*column).to_owned())
-            .collect()
+    let in_use = drift.iter().flat_map(|drift| &drift.in_use);
+    let taken: Vec<String> = in_use.map(|layout| layout.entry.name.clone()).collect();
+    let basis = arrange::Basis {
+        workload: &workload,
+        model: &model,
+        design: &design,
+        names: &names,
+        taken: &taken,
+        permuted: &permuted,
+        replication: replication.as_deref(),
     };
+    let arranged = arrange::arrange(&args.arrange, &basis)?;
     Ok(Report {
         statements,
         names,
-        permuted: (!all).then(permuted_names),
+        permuted: (!all).then(|| names_of(table, &permuted)),
         queries: model.queries(),
-        copies: Copies::of(args.table_replicas.into(), design.layouts.len()),
+        arranged,
+        keyspace: name.map(|name| name.keyspace),
+        access: access(args, replication.is_some()),
         rows_read: rows.read,
         rows_sampled: rows.statistics.sample().rows(),
         rows_total: rows.statistics.rows_total(),
@@ -201,6 +211,20 @@ fn report(args: &AdviseArgs, sources: Sources, costs: Costs) -> Result<Report> {
         design,
         workload,
     })
+}
+
+fn names_of(table: &Table, columns: &[usize]) -> Vec<String> {
+    let names = columns.iter().map(|column| table.name(*column).to_owned());
+    names.collect()
+}
+
+/// The options that say where the cluster is, as they were given.
+fn access(args: &AdviseArgs, is_connected: bool) -> Vec<String> {
+    let given = args.sources.access.given();
+    match given.is_empty() && !is_connected {
+        true => ["--contact", "HOST:PORT"].map(str::to_owned).to_vec(),
+        false => given,
+    }
 }
 
 /// As many layouts as there are can be compared with them.

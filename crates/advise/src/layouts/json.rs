@@ -3,7 +3,8 @@
 use helenus_layout::{Advice, Certificate, Layout};
 use serde_json::{Value, json};
 
-use super::coefficients::Source;
+use super::arrange::{Arrangement, Kind, Source, commands};
+use super::coefficients;
 use super::drift::Drift;
 use super::report::Report;
 use super::show::above_cheapest;
@@ -46,6 +47,7 @@ pub(super) fn json(report: &Report) -> Value {
         json!({
             "line": line.number,
             "statement": line.text,
+            "data_center": line.data_center,
             "share": statement.share,
             "rows_now": finite(statement.rows_now),
             "rows_then": finite(statement.rows_then),
@@ -81,18 +83,15 @@ pub(super) fn json(report: &Report) -> Value {
         })),
         "redesign": report.drift.as_ref().map(|drift| redesign(report, drift)),
         "coefficients": match report.costs.source {
-            Source::Typical => "typical",
-            Source::Calibrated => "calibrated",
+            coefficients::Source::Typical => "typical",
+            coefficients::Source::Calibrated => "calibrated",
         },
         "queries": report.queries,
         "permuted": report.permuted,
         "layouts": layouts.collect::<Vec<_>>(),
         "statements": statements.collect::<Vec<_>>(),
-        "copies": {
-            "now": report.copies.now,
-            "beside": report.copies.beside,
-            "derived": report.copies.derived,
-        },
+        "replication": replication(report),
+        "arrangements": report.arranged.all.iter().map(|of| arrangement(report, of)).collect::<Vec<_>>(),
         "cost_us": design.cost_us,
         "least_cost_us": design.least_cost_us,
         "cost_us_now": finite(design.own_cost_us),
@@ -107,6 +106,71 @@ pub(super) fn json(report: &Report) -> Value {
             "loss_proven": design.loss_proven,
         },
     })
+}
+
+/// How the table is replicated.
+fn replication(report: &Report) -> Value {
+    let table = report.arranged.table.iter();
+    json!({
+        "from": match report.arranged.source {
+            Source::Nodes => "nodes",
+            Source::Option => "option",
+            Source::Assumed => "assumed",
+        },
+        "replicas": by_place(report, table.map(|place| json!(place.replicas))),
+    })
+}
+
+/// Where layouts may be held, and what that costs in copies.
+fn arrangement(report: &Report, of: &Arrangement) -> Value {
+    let arranged = &report.arranged;
+    let table = &arranged.table;
+    let named = |places: &[bool]| {
+        let held = table.iter().zip(places).filter(|(_, is)| **is);
+        held.map(|(place, _)| place.label()).collect::<Vec<_>>()
+    };
+    let layouts = of.held.iter().map(|held| {
+        let columns = held.layout.columns();
+        let columns = columns.filter_map(|c| report.workload.schema.clustering.get(c));
+        json!({
+            "name": arranged.name(&held.layout),
+            "clustering": columns.map(|name| name.as_str()).collect::<Vec<_>>(),
+            "data_centers": named(&held.places),
+        })
+    });
+    let then = of.table_then(table);
+    let of_layouts = of.layouts_at(table).into_iter().map(|copies| json!(copies));
+    json!({
+        "kind": match of.kind {
+            Kind::Alone => "table",
+            Kind::Beside => "beside",
+            Kind::Derived => "derived",
+        },
+        "layouts": layouts.collect::<Vec<_>>(),
+        "copies": of.copies(table),
+        "copies_of_layouts": by_place(report, of_layouts),
+        "disk_of_table_now": arranged.disk(of),
+        "reads_at": match of.kind {
+            Kind::Alone | Kind::Beside => None,
+            Kind::Derived => Some(["ONE", "LOCAL_ONE"]),
+        },
+        "clients_in": match of.kind {
+            Kind::Alone => named(&vec![true; table.len()]),
+            Kind::Beside | Kind::Derived => named(&of.serves(table.len())),
+        },
+        "cost_us": of.cost_us,
+        "cost_us_in": by_place(report, of.cost_by_place_us.iter().map(|cost| json!(cost))),
+        "lower_bound_us": of.lower_bound_us,
+        "copies_as_now_with": then.map(|then| by_place(report, then.iter().map(|r| json!(r)))),
+        "commands": commands::of(arranged, of, &report.target()),
+    })
+}
+
+/// By the names of data centres.
+fn by_place(report: &Report, values: impl Iterator<Item = Value>) -> Value {
+    let names = report.arranged.table.iter();
+    let names = names.map(|place| place.label().to_owned());
+    names.zip(values).collect::<serde_json::Map<_, _>>().into()
 }
 
 /// The design against the layouts in use.

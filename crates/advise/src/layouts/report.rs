@@ -1,32 +1,15 @@
 //! The advice for one table.
 
+use helenus_cql::Name;
 use helenus_layout::{CostModel, Design, SampledModel, Work};
 
+use super::arrange::Arranged;
+use super::arrange::commands::Target;
 use super::coefficients::Costs;
 use super::drift::Drift;
 use super::learned::Learned;
 use super::sample_nodes::Sampled;
 use super::workload::Workload;
-
-/// Copies of the table's data on all nodes together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Copies {
-    pub now: usize,
-    /// With the layouts in the table's keyspace.
-    pub beside: usize,
-    /// With each layout in a keyspace of its own, of one replica.
-    pub derived: usize,
-}
-
-impl Copies {
-    pub(super) fn of(table_replicas: usize, layouts: usize) -> Copies {
-        Copies {
-            now: table_replicas,
-            beside: table_replicas * (1 + layouts),
-            derived: table_replicas + layouts,
-        }
-    }
-}
 
 /// The advice and its basis, as it is shown.
 pub(super) struct Report {
@@ -47,7 +30,11 @@ pub(super) struct Report {
     pub drift: Option<Drift>,
     pub costs: Costs,
     pub queries: usize,
-    pub copies: Copies,
+    pub arranged: Arranged,
+    /// Of the table, if it is told.
+    pub keyspace: Option<Name>,
+    /// Options that say where the cluster is, with their values.
+    pub access: Vec<String>,
 }
 
 /// Means over a statement's queries.
@@ -102,15 +89,13 @@ impl Report {
     pub(super) fn name(&self, at: usize) -> &str {
         self.names.get(at).map_or("?", |name| name)
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_derived_layout_of_one_replica_is_one_copy_more() {
-        let copies = Copies::of(3, 2);
-        assert_eq!((copies.now, copies.beside, copies.derived), (3, 9, 5));
+    /// The table, as commands name it.
+    pub(super) fn target(&self) -> Target<'_> {
+        Target {
+            keyspace: self.keyspace.as_ref(),
+            schema: &self.workload.schema,
+            access: &self.access,
+        }
     }
 }

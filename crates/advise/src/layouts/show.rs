@@ -10,6 +10,7 @@ use super::coefficients::Source;
 use super::report::{Report, StatementReport};
 use super::times::{duration, time};
 
+mod arrangements;
 mod drift;
 
 /// Longer statements are cut in the table.
@@ -78,15 +79,7 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
     for (at, cost) in design.cost_without_us.iter().enumerate() {
         writeln!(out, "  without {}  {}", report.name(at), ratio(*cost))?;
     }
-    let copies = report.copies;
-    writeln!(
-        out,
-        "\ncopies on disk, and to be written:\n  \
-         now                        {}\n  \
-         layouts in its keyspace    {}, read at every level\n  \
-         derived, one replica each  {}, read at ONE and LOCAL_ONE",
-        copies.now, copies.beside, copies.derived
-    )?;
+    arrangements::write_text(out, report)?;
     if let Some(drift) = &report.drift {
         drift::write_text(out, report, drift)?;
     }
@@ -191,8 +184,12 @@ fn statements(report: &Report) -> TextTable {
         "reads",
     ]);
     for (line, statement) in report.workload.statements.iter().zip(&report.statements) {
-        let mut text: String = line.text.chars().take(STATEMENT_CHARS).collect();
-        if line.text.chars().count() > STATEMENT_CHARS {
+        let asked = match &line.data_center {
+            Some(name) => format!("{name}: {}", line.text),
+            None => line.text.clone(),
+        };
+        let mut text: String = asked.chars().take(STATEMENT_CHARS).collect();
+        if asked.chars().count() > STATEMENT_CHARS {
             text.push('…');
         }
         table.add_row([

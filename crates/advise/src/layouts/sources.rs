@@ -9,6 +9,7 @@ use helenus_console::admin::{AdminUrl, token_of};
 use helenus_layout::SampledModel;
 use helenus_migrate::nodes::access::Access;
 use helenus_migrate::nodes::cluster::Cluster;
+use helenus_migrate::nodes::table;
 use helenus_rows::TableName;
 
 use super::admin;
@@ -42,12 +43,16 @@ pub(super) struct SourceArgs {
     #[arg(long, value_name = "FILE.csv")]
     pub rows: Option<PathBuf>,
     #[command(flatten)]
-    access: Access,
+    pub access: Access,
 }
 
 /// The basis of a design.
 pub(super) struct Sources {
     pub workload: Workload,
+    /// If it is told with its keyspace.
+    pub name: Option<TableName>,
+    /// How the nodes replicate that keyspace, if they were asked.
+    pub replication: Option<String>,
     pub rows: Rows,
     /// If the rows come from the nodes.
     pub sampled: Option<Sampled>,
@@ -83,10 +88,10 @@ pub(super) async fn gather(args: &SourceArgs, limits: &Limits) -> Result<Sources
         .iter()
         .map(|line| line.statement.bound());
     let sets = SampledModel::sets(table, bound);
-    let (rows, sampled) = match (&args.rows, &cluster, name) {
+    let (rows, sampled) = match (&args.rows, &cluster, &name) {
         (Some(path), ..) => (read_rows::read(path, schema, table, sets, limits)?, None),
         (None, Some(cluster), Some(name)) => {
-            let read = sample_nodes::read(cluster, &name, schema, table, sets, limits);
+            let read = sample_nodes::read(cluster, name, schema, table, sets, limits);
             let (rows, sampled) = read.await?;
             (rows, Some(sampled))
         }
@@ -98,8 +103,14 @@ pub(super) async fn gather(args: &SourceArgs, limits: &Limits) -> Result<Sources
         }
         _ => None,
     };
+    let replication = match (&cluster, &name) {
+        (Some(cluster), Some(name)) => Some(table::replication(cluster, &name.keyspace).await?),
+        _ => None,
+    };
     Ok(Sources {
         workload,
+        name,
+        replication,
         rows,
         sampled,
         learned: learned.map(|(learned, _)| learned),

@@ -6,8 +6,8 @@
 //! 20 range=0.01 SELECT sum(total) FROM shop.orders WHERE clerk = ? AND day > ? AND day < ?
 //! ```
 //!
-//! One statement a line. Before it may stand its weight, and the share of rows between the bounds of a
-//! range with markers.
+//! One statement a line. Before it may stand its weight, the share of rows between the bounds of a range with
+//! markers, and the data centre whose clients ask it (`dc=NAME`).
 
 use std::ops::RangeInclusive;
 
@@ -38,6 +38,8 @@ pub(super) struct Line {
     pub number: usize,
     pub text: String,
     pub statement: Statement,
+    /// Where it is asked; None: in all data centres alike.
+    pub data_center: Option<String>,
 }
 
 /// A line before its columns are known.
@@ -46,6 +48,7 @@ struct Raw {
     text: String,
     weight: f64,
     range_share: Option<f64>,
+    data_center: Option<String>,
     facts: Facts,
 }
 
@@ -97,7 +100,7 @@ fn raw_line(line: &str, number: usize, schema: &Schema) -> Result<Option<Raw>> {
     if text.is_empty() || text.starts_with("--") || text.starts_with("//") {
         return Ok(None);
     }
-    let (mut weight, mut range_share) = (1.0, None);
+    let (mut weight, mut range_share, mut data_center) = (1.0, None, None);
     while let Some((word, rest)) = text.split_once(char::is_whitespace) {
         if let Some(share) = word.strip_prefix("range=") {
             let share: f64 = share
@@ -106,6 +109,11 @@ fn raw_line(line: &str, number: usize, schema: &Schema) -> Result<Option<Raw>> {
                 .filter(|s| (0.0..=1.0).contains(s))
                 .with_context(|| format!("{word}: the share must be a number from 0 to 1"))?;
             range_share = Some(share);
+        } else if let Some(name) = word.strip_prefix("dc=") {
+            if name.is_empty() || data_center.is_some() {
+                bail!("{word}: name one data centre; a statement of several has a line for each");
+            }
+            data_center = Some(name.to_owned());
         } else if let Ok(number) = word.parse::<f64>() {
             if !WEIGHTS.contains(&number) {
                 bail!("the weight {word} must be above zero, from 1e-9 to 1e12");
@@ -133,6 +141,7 @@ fn raw_line(line: &str, number: usize, schema: &Schema) -> Result<Option<Raw>> {
         text: text.to_owned(),
         weight,
         range_share,
+        data_center,
         facts,
     }))
 }
@@ -243,6 +252,7 @@ fn line(raw: Raw, schema: &Schema, table: &Table) -> Result<Line> {
         number: raw.number,
         text: raw.text,
         statement,
+        data_center: raw.data_center,
     })
 }
 

@@ -48,6 +48,17 @@ impl Problem {
             .unwrap_or_default()
     }
 
+    /// The same candidates for queries that are asked so often, without those that are not asked.
+    pub(crate) fn asked(&self, weights: &[f64]) -> Problem {
+        let asked = || (0..weights.len()).filter(|query| weights[*query] > 0.0);
+        let row =
+            |candidate| asked().filter_map(move |query| self.row(candidate).get(query).copied());
+        Problem::new(
+            asked().map(|query| weights[query]).collect(),
+            (0..self.candidates).map(|c| row(c).collect()).collect(),
+        )
+    }
+
     /// The workload's mean cost if each query reads the cheapest of these candidates; infinite if
     /// there is none.
     pub fn cost(&self, chosen: &[usize]) -> f64 {

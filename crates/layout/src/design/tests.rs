@@ -1,6 +1,7 @@
 //! The designers against brute force, and against each other.
 
 mod matrices;
+mod place;
 
 use crate::access::Access;
 use crate::cost::{Coefficients, CostModel, IndependentModel, Selectivities};

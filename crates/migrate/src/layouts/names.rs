@@ -5,13 +5,13 @@ use helenus_cql::Name;
 use helenus_layout::naming::{BETWEEN, is_layout_name};
 
 /// Cassandra refuses longer names of tables and keyspaces.
-pub(super) const NAME_MAX: usize = 48;
+pub const NAME_MAX: usize = 48;
 
 /// Follows the name of a table's keyspace in that of the keyspace for its derived layouts.
 const LAYOUTS_OF: &str = "__layouts";
 
 /// The keyspace that holds derived layouts of tables of this one, unless another is named.
-pub(super) fn derived_keyspace(keyspace: &Name) -> Name {
+pub fn derived_keyspace(keyspace: &Name) -> Name {
     Name::from_stored(format!("{keyspace}{LAYOUTS_OF}"))
 }
 

@@ -1,9 +1,9 @@
-//! How the keyspace of derived layouts is replicated, as an operator writes it.
+//! How a keyspace is replicated, as an operator writes it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use helenus_cql::lexer::{Lexer, Token, TokenKind};
 use helenus_cql::quote_text;
 
@@ -16,10 +16,10 @@ const FACTOR: &str = "replication_factor";
 
 /// A map with the strategy and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Replication(BTreeMap<String, String>);
+pub struct Replication(BTreeMap<String, String>);
 
 /// A map of texts to texts and whole numbers, in CQL.
-pub(super) fn parse(text: &str) -> Result<Replication> {
+pub fn parse(text: &str) -> Result<Replication> {
     const FORM: &str =
         "write it as CQL does, such as {'class': 'NetworkTopologyStrategy', 'dc1': 1}";
     let Some(options) = options_of(text) else {
@@ -68,7 +68,54 @@ fn unquoted(text: &str, token: &Token) -> Option<String> {
 }
 
 impl Replication {
-    /// True if a keyspace with these options is replicated like that. A factor for all data centers is stored as one
+    /// One replica in each of these data centres; in the whole cluster, if none is named.
+    pub fn of_one_replica(data_centers: &[&str]) -> Replication {
+        let of = |class: &str, factors: &[&str]| {
+            let factors = factors
+                .iter()
+                .map(|key| ((*key).to_owned(), "1".to_owned()));
+            let class = ("class".to_owned(), class.to_owned());
+            Replication(factors.chain([class]).collect())
+        };
+        match data_centers {
+            [] => of("SimpleStrategy", &[FACTOR]),
+            some => of(DATA_CENTERS, some),
+        }
+    }
+
+    /// The replicas in each data centre, by its name; without a name, those of a strategy that knows none.
+    ///
+    /// # Errors
+    /// It does not name the data centres, or there are no replicas.
+    pub fn replicas(&self) -> Result<Vec<(Option<String>, u32)>> {
+        // Transient replicas are written as the second of two numbers, and are among the first.
+        let number = |text: &String| text.split('/').next()?.parse::<u32>().ok();
+        let class = self.0.get("class").map_or("", |class| class.as_str());
+        let knows_data_centers = class.strip_prefix(PACKAGE).unwrap_or(class) == DATA_CENTERS;
+        if knows_data_centers && self.0.contains_key(FACTOR) {
+            bail!(
+                "{self} does not name the data centres: write the replicas of each, such as 'dc1': 3"
+            );
+        }
+        let options = self.0.iter().filter(|(key, _)| match knows_data_centers {
+            true => *key != "class",
+            false => *key == FACTOR,
+        });
+        let mut all = Vec::new();
+        for (key, value) in options {
+            let count = number(value)
+                .with_context(|| format!("{self}: {value:?} is no number of replicas"))?;
+            if count > 0 {
+                all.push((knows_data_centers.then(|| key.clone()), count));
+            }
+        }
+        if all.is_empty() {
+            bail!("{self} does not say how many replicas there are");
+        }
+        Ok(all)
+    }
+
+    /// True if a keyspace with these options is replicated like that. A factor for all data centres is stored as one
     /// for each of them.
     pub(super) fn is_of(
         &self,
@@ -108,7 +155,8 @@ fn normal(
 
 impl fmt::Display for Replication {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let options = self.0.iter();
+        let (class, others): (Vec<_>, Vec<_>) = self.0.iter().partition(|(key, _)| *key == "class");
+        let options = class.into_iter().chain(others);
         let options =
             options.map(|(key, value)| format!("{}: {}", quote_text(key), quote_text(value)));
         write!(f, "{{{}}}", options.collect::<Vec<_>>().join(", "))
@@ -156,6 +204,40 @@ mod tests {
         ] {
             let refused = parse(wrong).expect_err(wrong).to_string();
             assert!(refused.contains(why), "{refused}");
+        }
+    }
+
+    #[test]
+    fn replicas_are_counted_by_data_center() {
+        let of = |text: &str| parse(text).expect("a map").replicas();
+        let some = |name: &str, count| (Some(name.to_owned()), count);
+        let two = of(TWO).expect("it names them");
+        assert_eq!(two, [some("dc1", 1), some("dc2", 3)]);
+        let stored = "{'class': 'org.apache.cassandra.locator.NetworkTopologyStrategy', 'a': '3/1', 'b': '0'}";
+        assert_eq!(of(stored).expect("it names one"), [some("a", 3)]);
+        let simple = of("{'class': 'SimpleStrategy', 'replication_factor': 2}");
+        assert_eq!(simple.expect("it needs no name"), [(None, 2)]);
+        for (wrong, why) in [
+            (
+                "{'class': 'NetworkTopologyStrategy', 'replication_factor': 3}",
+                "does not name",
+            ),
+            (
+                "{'class': 'NetworkTopologyStrategy', 'a': 'x'}",
+                "\"x\" is no number",
+            ),
+            ("{'class': 'NetworkTopologyStrategy', 'a': 0}", "how many"),
+            ("{'class': 'SimpleStrategy', 'a': 1}", "how many"),
+        ] {
+            let refused = of(wrong).expect_err(wrong).to_string();
+            assert!(refused.contains(why), "{refused}");
+        }
+        for names in [&[][..], &["dc1", "dc2"]] {
+            let one = Replication::of_one_replica(names);
+            assert_eq!(parse(&one.to_string()).expect("as it is shown"), one);
+            let counts = one.replicas().expect("it names them");
+            assert!(counts.iter().all(|(_, count)| *count == 1));
+            assert_eq!(counts.len(), names.len().max(1));
         }
     }
 

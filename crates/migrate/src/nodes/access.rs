@@ -83,6 +83,30 @@ impl Access {
         }
     }
 
+    /// The options as they were given, each followed by its value.
+    pub fn given(&self) -> Vec<String> {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let tls = &self.tls;
+        let contact = (!self.contact.is_empty()).then(|| self.contact.join(","));
+        let all = [
+            ("--config", path(&self.config)),
+            ("--contact", contact),
+            ("--user", self.user.clone()),
+            ("--password-file", path(&self.password_file)),
+            ("--tls-ca", path(&tls.tls_ca)),
+            ("--tls-cert", path(&tls.tls_cert)),
+            ("--tls-key", path(&tls.tls_key)),
+            ("--tls-server-name", tls.tls_server_name.clone()),
+            (
+                "--tls-verify-names",
+                tls.tls_verify_names.map(|verify| verify.to_string()),
+            ),
+        ];
+        let given = all.into_iter();
+        let given = given.filter_map(|(option, value)| Some([option.to_owned(), value?]));
+        given.flatten().collect()
+    }
+
     pub async fn connect(&self) -> Result<Cluster> {
         let (config, by) = self.settings()?;
         let cluster = &config.cluster;
