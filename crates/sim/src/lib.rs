@@ -5,8 +5,8 @@
 //!
 //! - [`chaos`]: everything around the proxies fails, and invariants are checked
 //! - [`scheduling`]: how long point reads and scans take in which order of service
-//! - [`assignment`]: which replica requests go to, by policies alone
-//! - [`capacity`]: what many nodes carry, from a ramp over few
+//! - [`queueing`]: replica choice alone, by policies without engines; its experiments are [`assignment`], which
+//!   replica requests go to, and [`capacity`], what many nodes carry, from a ramp over few
 //! - [`events`], [`dice`], [`times`]: virtual time, repeatable randomness, and how long requests took
 //! - `keys`: what is asked for; `proxy`: what every simulated proxy consists of
 //! - `threads`, `sharing`: how work waits for its turn or progresses beside other work
@@ -22,6 +22,7 @@ pub mod dice;
 pub mod events;
 mod keys;
 mod proxy;
+pub mod queueing;
 pub mod scheduling;
 mod sharing;
 mod threads;
