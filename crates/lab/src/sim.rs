@@ -6,6 +6,7 @@ mod capacity;
 mod chaos;
 mod compare;
 mod paper;
+mod parallel;
 mod scheduling;
 mod tables;
 

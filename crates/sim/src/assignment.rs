@@ -1,27 +1,46 @@
-//! Policies of replica choice before a modelled cluster, in virtual time: whole engines are left out, so that
-//! ten proxies and a hundred nodes take seconds.
+//! The experiment of `helenus sim assignment`: policies of replica choice while something goes wrong
+//! ([`crate::queueing`]).
 //!
-//! - **Proxies** choose with [`helenus_policy::choice`], as in production, each by what it has seen itself.
-//! - **Nodes** serve a few requests at a time, the others wait in the order in which they came. Service
-//!   times are log-normal. Replicas of a key are three neighbours on the ring.
-//! - **Keys** follow a Zipf distribution; requests arrive at random, however many are under way.
-//! - A node that is asked for what it does not own asks an owner, which costs it a part of the work.
-//!
-//! Not modelled: caches, what Cassandra's own replica choice does behind the coordinator, queues at the
-//! proxies, their failure detector, and network other than a fixed delay.
-//!
-//! - [`setup`]: the cells of the experiment; `node`: who serves requests
-//! - `world`: one run; [`outcome`]: what it has shown
-
-mod node;
-pub mod outcome;
-pub mod setup;
-mod world;
+//! Nodes serve four requests at a time. One that is asked for what it does not own asks an owner, which costs it a
+//! part of the work.
 
 #[cfg(test)]
 mod tests;
 
-pub use helenus_policy::choice::Policy;
-pub use outcome::Outcome;
-pub use setup::{Cell, Setup};
-pub use world::run;
+use crate::queueing::{Cell, Demand, Extent, Policy, Service, Setup};
+
+/// What each node is like.
+const LANES: Service = Service::Lanes {
+    lanes: 4,
+    work_us: 2_000,
+    sigma: 0.5,
+};
+
+/// Ten proxies that know nothing of each other, a hundred nodes.
+pub fn setup(cell: Cell, seed: u64) -> Setup {
+    Setup {
+        seed,
+        policy: Policy::default(),
+        cell,
+        nodes: 100,
+        proxies: 10,
+        replicas: 3,
+        keys: 1_000_000,
+        zipf: 0.99,
+        hot_share: if cell == Cell::HotKey { 0.1 } else { 0.0 },
+        spreads_hot: true,
+        write_share: 0.0,
+        service: LANES,
+        forward_share: Some(0.25),
+        hop_us: 100,
+        timeout_us: 2_000_000,
+        report_every_us: Some(250_000),
+        demand: Demand::Utilisation(0.15),
+        extent: for_us(8_000_000),
+    }
+}
+
+/// So long, after a second that does not count.
+pub fn for_us(length_us: u64) -> Extent {
+    Extent::Time(1_000_000..1_000_000 + length_us)
+}

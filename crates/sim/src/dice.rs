@@ -34,6 +34,11 @@ impl Dice {
         ((self.draw() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
+    /// Microseconds until the next of things that come at random, so many a second.
+    pub fn gap_us(&mut self, per_second: f64) -> f64 {
+        -self.share().ln() * 1e6 / per_second
+    }
+
     /// Log-normal with mean 1.
     pub fn log_normal(&mut self, sigma: f64) -> f64 {
         // Box and Muller.

@@ -5,10 +5,11 @@
 //!
 //! - [`chaos`]: everything around the proxies fails, and invariants are checked
 //! - [`scheduling`]: how long point reads and scans take in which order of service
-//! - [`assignment`]: which replica requests go to, by policies alone
-//! - [`capacity`]: what many nodes carry, from a ramp over few
-//! - [`events`], [`dice`]: virtual time and repeatable randomness; `keys`: what is asked for; `proxy`: what
-//!   every simulated proxy consists of; `threads`: those of a node, and the queue before them
+//! - [`queueing`]: replica choice alone, by policies without engines; its experiments are [`assignment`], which
+//!   replica requests go to, and [`capacity`], what many nodes carry, from a ramp over few
+//! - [`events`], [`dice`], [`times`]: virtual time, repeatable randomness, and how long requests took
+//! - `keys`: what is asked for; `proxy`: what every simulated proxy consists of
+//! - `threads`, `sharing`: how work waits for its turn or progresses beside other work
 
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
@@ -21,5 +22,8 @@ pub mod dice;
 pub mod events;
 mod keys;
 mod proxy;
+pub mod queueing;
 pub mod scheduling;
+mod sharing;
 mod threads;
+pub mod times;

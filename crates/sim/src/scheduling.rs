@@ -21,9 +21,9 @@
 //! - [`setup`]: the experiment, and the arms to compare; [`calibration`]: what things cost
 //! - `machine`, `processes`, `agenda`: processors, who shares them, and what happens next
 //! - `data`, `queries`, `statement`, `rows`: tables, and what is asked and answered
-//! - `node`, `request`, `cluster`, `answer`: nodes; `proxies`, `connection`, `snapshot`: proxies;
+//! - `request`, `cluster`, `answer`: nodes; `proxies`, `connection`, `snapshot`: proxies;
 //!   `driver`, `clients`: clients
-//! - `world`: one run; [`outcome`]: what it has shown
+//! - `experiment`: one run; [`measured`]: what it has shown
 
 mod agenda;
 mod answer;
@@ -33,9 +33,9 @@ mod cluster;
 mod connection;
 mod data;
 mod driver;
+mod experiment;
 mod machine;
-mod node;
-pub mod outcome;
+pub mod measured;
 mod processes;
 mod proxies;
 mod queries;
@@ -44,13 +44,13 @@ mod rows;
 pub mod setup;
 mod snapshot;
 mod statement;
-mod world;
 
 #[cfg(test)]
 mod tests;
 
+pub use crate::times::Times;
 pub use calibration::Calibration;
+pub use experiment::run;
 pub use helenus_policy::schedule::Variant;
-pub use outcome::{Outcome, Times};
+pub use measured::Measured;
 pub use setup::{Arm, Offered, Setup};
-pub use world::run;

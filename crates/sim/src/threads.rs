@@ -40,13 +40,27 @@ impl<T> Threads<T> {
         next
     }
 
+    /// The share of the threads that are at work.
+    pub(crate) fn used(&self) -> f64 {
+        f64::from(self.busy) / f64::from(self.most)
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// At work and waiting.
+    pub(crate) fn len(&self) -> usize {
+        self.busy as usize + self.queue.len()
+    }
+
     /// Most that ever waited.
     pub(crate) fn queue_most(&self) -> usize {
         self.queue_most
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.busy == 0 && self.queue.is_empty()
+        self.len() == 0
     }
 }
 

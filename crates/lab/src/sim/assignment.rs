@@ -1,14 +1,15 @@
 //! `helenus sim assignment`: policies of replica choice, and what goes wrong around them.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use helenus_load::report::svg::number;
-use helenus_sim::assignment::{Cell, Outcome, Policy, Setup, run as simulate};
+use helenus_sim::assignment;
+use helenus_sim::queueing::{Cell, Demand, Outcome, Policy, Setup, run as simulate};
+
+use super::parallel::in_parallel;
 
 #[derive(Args)]
 pub(super) struct AssignmentArgs {
@@ -45,37 +46,21 @@ pub(super) fn assignment(args: &AssignmentArgs) -> Result<()> {
 }
 
 fn simulate_all(args: &AssignmentArgs) -> Results {
-    let setup = |cell| Setup {
+    let setup = |cell, policy| Setup {
+        policy,
         nodes: args.nodes,
         proxies: args.proxies.into(),
-        utilisation: f64::from(args.utilisation) / 100.0,
-        ..Setup::new(cell, args.seed)
+        demand: Demand::Utilisation(f64::from(args.utilisation) / 100.0),
+        ..assignment::setup(cell, args.seed)
     };
     let runs: Vec<(Cell, Policy)> = Cell::ALL
         .into_iter()
         .flat_map(|cell| Policy::ALL.map(|policy| (cell, policy)))
         .collect();
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::new());
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some((cell, policy)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = simulate(&setup(*cell), *policy);
-                    if let Ok(mut done) = done.lock() {
-                        done.push((*cell, *policy, outcome));
-                    }
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().unwrap_or_default();
+    let run = |(cell, policy): &(Cell, Policy)| simulate(&setup(*cell, *policy));
+    let mut outcomes = in_parallel(&runs, run).into_iter();
     let cells = Cell::ALL.into_iter().map(|cell| {
-        let outcomes = Policy::ALL.into_iter().filter_map(|policy| {
-            let at = done.iter().position(|(c, p, _)| (*c, *p) == (cell, policy));
-            at.map(|at| (policy, done.swap_remove(at).2))
-        });
+        let outcomes = Policy::ALL.into_iter().zip(outcomes.by_ref());
         (cell, outcomes.collect())
     });
     cells.collect()
@@ -95,15 +80,15 @@ fn table(outcomes: &[(Policy, Outcome)]) -> Table {
         "timed out",
     ]);
     for (policy, outcome) in outcomes {
-        let quantile = |share| number(f64::from(outcome.quantile_us(share)) / 1000.0);
+        let quantile = |share| number(outcome.times.quantile_us(share) as f64 / 1000.0);
         table.add_row([
             policy.name().to_owned(),
             number(outcome.throughput()),
-            number(outcome.mean_us() / 1000.0),
+            number(outcome.times.mean_us() / 1000.0),
             quantile(0.5),
             quantile(0.99),
             quantile(0.999),
-            outcome.queue_max.to_string(),
+            outcome.present_max.to_string(),
             outcome.timed_out.to_string(),
         ]);
     }
@@ -117,11 +102,11 @@ fn json(args: &AssignmentArgs, results: &Results) -> serde_json::Value {
     let arm = |(policy, outcome): &(Policy, Outcome)| {
         let value = serde_json::json!({
             "answers_per_second": outcome.throughput(),
-            "mean_us": outcome.mean_us(),
-            "p50_us": outcome.quantile_us(0.5),
-            "p99_us": outcome.quantile_us(0.99),
-            "p999_us": outcome.quantile_us(0.999),
-            "queue_max": outcome.queue_max,
+            "mean_us": outcome.times.mean_us(),
+            "p50_us": outcome.times.quantile_us(0.5),
+            "p99_us": outcome.times.quantile_us(0.99),
+            "p999_us": outcome.times.quantile_us(0.999),
+            "queue_max": outcome.present_max,
             "timed_out": outcome.timed_out,
         });
         (policy.name().to_owned(), value)

@@ -6,13 +6,14 @@ mod show;
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use helenus_sim::capacity;
 use helenus_sim::capacity::sweep::{self, Errors};
-use helenus_sim::capacity::{Demand, Outcome, Policy, Setup, run as simulate};
+use helenus_sim::queueing::{Curve, Demand, Extent, Policy, Setup, run as simulate};
 use ramp::Measured;
 use results::Results;
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::parallel::in_parallel;
 
 #[derive(Args)]
 pub(super) struct CapacityArgs {
@@ -69,7 +70,7 @@ pub(super) fn capacity(args: &CapacityArgs) -> Result<()> {
     let setup = args.setup(&measured)?;
     let errors = Errors::of(&sweep::repeat(&measured.curve, args.seed));
     show::model(&measured, &setup, &errors);
-    let results = simulate_all(args, &setup);
+    let results = simulate_all(args, &setup, &measured.curve);
     for each in &results {
         show::results(&setup, each);
     }
@@ -96,14 +97,14 @@ impl CapacityArgs {
             zipf: self.zipf,
             write_share: self.writes,
             hop_us: self.hop_us,
-            requests: self.queries as usize,
-            ..Setup::new(measured.curve.clone(), Demand::Clients(1))
+            extent: Extent::Requests(self.queries as usize),
+            ..capacity::setup(measured.curve.clone(), Demand::Clients(1))
         })
     }
 }
 
-fn simulate_all(args: &CapacityArgs, setup: &Setup) -> Vec<Results> {
-    let loads = sweep::loads(setup);
+fn simulate_all(args: &CapacityArgs, setup: &Setup, curve: &Curve) -> Vec<Results> {
+    let loads = sweep::loads(curve, setup.nodes);
     let rates = match args.rate.is_empty() {
         true => sweep::rates(setup),
         false => args.rate.clone(),
@@ -126,7 +127,7 @@ fn simulate_all(args: &CapacityArgs, setup: &Setup) -> Vec<Results> {
             closed.chain(open).collect::<Vec<Setup>>()
         })
         .collect();
-    let mut outcomes = in_parallel(&setups).into_iter();
+    let mut outcomes = in_parallel(&setups, simulate).into_iter();
     let results = args.policies.iter().map(|&policy| Results {
         policy,
         closed: loads
@@ -141,32 +142,6 @@ fn simulate_all(args: &CapacityArgs, setup: &Setup) -> Vec<Results> {
             .collect(),
     });
     results.collect()
-}
-
-/// In the order of the setups.
-fn in_parallel(setups: &[Setup]) -> Vec<Outcome> {
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::new());
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(setup) = setups.get(at) else {
-                        break;
-                    };
-                    let outcome = simulate(setup);
-                    if let Ok(mut done) = done.lock() {
-                        done.push((at, outcome));
-                    }
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().unwrap_or_default();
-    done.sort_by_key(|(at, _)| *at);
-    done.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
 fn parse_share(text: &str) -> Result<f64> {

@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_load::experiments::scheduling::{HELENUS, KINDS, TOKEN_AWARE};
 use helenus_load::report::spread::Spread;
 use helenus_load::report::svg::number;
-use helenus_sim::scheduling::{Outcome, Times};
+use helenus_sim::scheduling::{Measured, Times};
 use serde_json::Value;
 
 use super::tables::Cell;
@@ -43,7 +43,7 @@ impl Figure {
         }
     }
 
-    fn simulated(&self, outcome: &Outcome) -> f64 {
+    fn simulated(&self, outcome: &Measured) -> f64 {
         (self.of)([&outcome.points, &outcome.scans][self.kind])
     }
 

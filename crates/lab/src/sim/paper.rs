@@ -4,7 +4,7 @@
 use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_load::report::spread::Spread;
 use helenus_load::report::svg::{BarChart, Group, number};
-use helenus_sim::scheduling::{Outcome, Variant};
+use helenus_sim::scheduling::{Measured, Variant};
 
 use super::tables::{Cell, Figure};
 
@@ -22,7 +22,7 @@ fn variants(cells: &[Cell]) -> Vec<String> {
     names.filter(simulated).collect()
 }
 
-fn outcome<'a>(cell: &'a Cell, arm: &str) -> Option<&'a Outcome> {
+fn outcome<'a>(cell: &'a Cell, arm: &str) -> Option<&'a Measured> {
     let mut arms = cell.arms.iter();
     arms.find(|(name, _)| name == arm)
         .map(|(_, outcome)| outcome)

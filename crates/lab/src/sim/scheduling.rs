@@ -1,17 +1,16 @@
 //! `helenus sim scheduling`: the setting of the experiment, and its runs.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use helenus_console::settings::config_of;
-use helenus_sim::scheduling::{Arm, Calibration, Outcome, Setup, run as simulate};
+use helenus_sim::scheduling::{Arm, Calibration, Setup, run as simulate};
 
 use super::compare;
 use super::paper;
+use super::parallel::in_parallel;
 use super::tables::{self, Cell};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -221,31 +220,13 @@ impl SchedulingArgs {
     }
 }
 
-/// Runs all arms of all cells, as many at a time as there are cores.
+/// Runs all arms of all cells.
 fn simulate_all(setups: &[Setup], arms: &[(String, Arm)]) -> Vec<Cell> {
-    let runs = setups.len() * arms.len();
-    let outcomes: Mutex<Vec<Option<Outcome>>> = Mutex::new((0..runs).map(|_| None).collect());
-    let (next, begin) = (AtomicUsize::new(0), Instant::now());
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..cores.min(runs) {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    if at >= runs {
-                        return;
-                    }
-                    let (setup, arm) = (&setups[at / arms.len()], &arms[at % arms.len()].1);
-                    let outcome = simulate(setup, arm, begin);
-                    if let Ok(mut outcomes) = outcomes.lock() {
-                        outcomes[at] = Some(outcome);
-                    }
-                }
-            });
-        }
-    });
-    let outcomes = outcomes.into_inner().unwrap_or_default();
-    let mut outcomes = outcomes.into_iter().flatten();
+    let begin = Instant::now();
+    let runs = setups.iter();
+    let runs = runs.flat_map(|setup| arms.iter().map(move |(_, arm)| (setup, arm)));
+    let runs: Vec<(&Setup, &Arm)> = runs.collect();
+    let mut outcomes = in_parallel(&runs, |(setup, arm)| simulate(setup, arm, begin)).into_iter();
     let cell = |setup: &Setup| Cell {
         name: format!(
             "{}:{}, {} clients",
@@ -256,7 +237,8 @@ fn simulate_all(setups: &[Setup], arms: &[(String, Arm)]) -> Vec<Cell> {
         setup: *setup,
         arms: arms
             .iter()
-            .filter_map(|(name, _)| Some((name.clone(), outcomes.next()?)))
+            .map(|(name, _)| name.clone())
+            .zip(outcomes.by_ref())
             .collect(),
     };
     setups.iter().map(cell).collect()

@@ -5,17 +5,17 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_load::report::spread::Spread;
 use helenus_load::report::svg::{BarChart, Group, escape, number};
-use helenus_sim::scheduling::{Outcome, Setup, Times};
+use helenus_sim::scheduling::{Measured, Setup, Times};
 
 /// All arms under the same load.
 pub(super) struct Cell {
     pub name: String,
     pub setup: Setup,
-    pub arms: Vec<(String, Outcome)>,
+    pub arms: Vec<(String, Measured)>,
 }
 
 /// The quantity of an arm shown in a chart or a ratio, in microseconds.
-pub(super) type Figure = fn(&Outcome) -> f64;
+pub(super) type Figure = fn(&Measured) -> f64;
 
 const HEADER: [&str; 14] = [
     "arm",
@@ -35,7 +35,7 @@ const HEADER: [&str; 14] = [
 ];
 
 /// Milliseconds, and ratios to direct, as text; CPU time for each query.
-fn row(cell: &Cell, name: &str, outcome: &Outcome) -> Vec<String> {
+fn row(cell: &Cell, name: &str, outcome: &Measured) -> Vec<String> {
     let direct = &cell.arms[0].1;
     let ms = |us: f64| number(us / 1000.0);
     let (points, scans) = (&outcome.points, &outcome.scans);
@@ -125,7 +125,7 @@ pub(super) fn json(setup: &Setup, cells: &[Cell]) -> serde_json::Value {
             "max_us": times.quantile_us(1.0),
         })
     };
-    let arm = |(name, outcome): &(String, Outcome)| {
+    let arm = |(name, outcome): &(String, Measured)| {
         let value = serde_json::json!({
             "points": times(&outcome.points),
             "scans": times(&outcome.scans),

@@ -1,4 +1,12 @@
 use super::*;
+use crate::queueing::Outcome;
+
+fn run(setup: &Setup, policy: Policy) -> Outcome {
+    crate::queueing::run(&Setup {
+        policy,
+        ..setup.clone()
+    })
+}
 
 /// A smaller cluster, the same load.
 fn small(cell: Cell, seed: u64) -> Setup {
@@ -6,9 +14,9 @@ fn small(cell: Cell, seed: u64) -> Setup {
         nodes: 40,
         proxies: 5,
         keys: 100_000,
-        utilisation: 0.1,
-        length_us: 6_000_000,
-        ..Setup::new(cell, seed)
+        demand: Demand::Utilisation(0.1),
+        extent: for_us(6_000_000),
+        ..setup(cell, seed)
     }
 }
 
@@ -16,12 +24,12 @@ fn small(cell: Cell, seed: u64) -> Setup {
 #[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn the_same_seed_gives_the_same_result() {
     let setup = Setup {
-        length_us: 500_000,
+        extent: for_us(500_000),
         ..small(Cell::Idle, 5)
     };
     let [a, b] = [0; 2].map(|_| run(&setup, Policy::EarliestFinish));
-    assert_eq!(a.mean_us(), b.mean_us());
-    assert_eq!(a.queue_max, b.queue_max);
+    assert_eq!(a.times.mean_us(), b.times.mean_us());
+    assert_eq!(a.present_max, b.present_max);
 }
 
 #[test]
@@ -29,7 +37,7 @@ fn the_same_seed_gives_the_same_result() {
 fn with_half_of_the_nodes_slow_earliest_finish_is_far_ahead() {
     for seed in 0..2 {
         let setup = small(Cell::HalfSlow, seed);
-        let p99 = |policy| run(&setup, policy).quantile_us(0.99);
+        let p99 = |policy| run(&setup, policy).times.quantile_us(0.99);
         let (own, drivers) = (p99(Policy::EarliestFinish), p99(Policy::TokenAware));
         assert!(2 * own <= drivers, "seed {seed}: {own} and {drivers}");
     }
@@ -41,12 +49,12 @@ fn on_an_idle_cluster_nobody_is_better_and_nothing_herds() {
     for seed in 0..2 {
         let setup = small(Cell::Idle, seed);
         let own = run(&setup, Policy::EarliestFinish);
-        let means = Policy::ALL.map(|policy| run(&setup, policy).mean_us());
+        let means = Policy::ALL.map(|policy| run(&setup, policy).times.mean_us());
         let best = means.into_iter().fold(f64::INFINITY, f64::min);
-        let mean = own.mean_us();
+        let mean = own.times.mean_us();
         assert!(mean <= 1.01 * best, "seed {seed}: {mean} and {best}");
-        let drivers = run(&setup, Policy::TokenAware).queue_max;
-        let queue = own.queue_max;
+        let drivers = run(&setup, Policy::TokenAware).present_max;
+        let queue = own.present_max;
         assert!(
             queue <= 2 * drivers,
             "seed {seed}: {queue} and {drivers} at one node"
@@ -69,7 +77,7 @@ fn a_frozen_node_costs_few_requests() {
 fn a_node_that_lies_is_not_followed() {
     for seed in 0..2 {
         let setup = small(Cell::ReportsFalse, seed);
-        let p99 = |policy| run(&setup, policy).quantile_us(0.99);
+        let p99 = |policy| run(&setup, policy).times.quantile_us(0.99);
         let (believing, drivers) = (p99(Policy::ResourceV1), p99(Policy::TokenAware));
         println!("seed {seed}: {believing} and {drivers}");
         assert!(
@@ -84,12 +92,12 @@ fn three(proxies: usize, hot_share: f64, spreads_hot: bool, seed: u64) -> Setup 
     Setup {
         nodes: 3,
         proxies,
-        utilisation: 0.6,
+        demand: Demand::Utilisation(0.6),
         hot_share,
         spreads_hot,
         keys: 10_000,
         zipf: 0.0,
-        ..Setup::new(Cell::HotKey, seed)
+        ..setup(Cell::HotKey, seed)
     }
 }
 
@@ -106,17 +114,23 @@ fn a_hot_key_that_is_spread_costs_nobody_anything() {
             let (even, bound, spread) = (run(0.0, true), run(0.8, false), run(0.8, true));
             println!("{proxies} proxies, seed {seed}");
             for (name, of) in [("even", &even), ("bound", &bound), ("spread", &spread)] {
-                let [p99, others] = [of.quantile_us(0.99), of.others_quantile_us(0.99)];
-                let (mean, at) = (of.mean_us(), &of.hot_at);
+                let [p99, others] = [of.times.quantile_us(0.99), of.others.quantile_us(0.99)];
+                let (mean, at) = (of.times.mean_us(), &of.hot_at);
                 println!("  {name:6} mean {mean:.0} p99 {p99} others {others} at {at:?}");
             }
             let most = |of: &Outcome| of.hot_at.iter().max().copied().unwrap_or(0);
             let least = |of: &Outcome| of.hot_at.iter().min().copied().unwrap_or(0);
             assert!(most(&bound) > 3 * least(&bound) / 2, "it is bound without");
             assert!(10 * most(&spread) < 12 * least(&spread), "seed {seed}");
-            assert!(spread.mean_us() < 0.98 * bound.mean_us(), "seed {seed}");
-            assert!(spread.mean_us() < 1.03 * even.mean_us(), "seed {seed}");
-            let p99 = |of: &Outcome| f64::from(of.others_quantile_us(0.99));
+            assert!(
+                spread.times.mean_us() < 0.98 * bound.times.mean_us(),
+                "seed {seed}"
+            );
+            assert!(
+                spread.times.mean_us() < 1.03 * even.times.mean_us(),
+                "seed {seed}"
+            );
+            let p99 = |of: &Outcome| of.others.quantile_us(0.99) as f64;
             assert!(p99(&spread) < 1.1 * p99(&even), "seed {seed}");
         }
     }

@@ -1,19 +1,17 @@
 //! Many loads, the knee among them, and how well one node repeats the ramp.
 
-use super::curve::{Curve, Point};
-use super::outcome::Outcome;
-use super::setup::{Demand, Setup};
-use super::world::run;
+use super::setup;
+use crate::queueing::{Curve, Demand, Extent, Outcome, Point, Setup, run};
 
 /// A knee has at least this share of the greatest throughput, as in a ramp.
 const KNEE_SHARE: f64 = 0.97;
 /// Of clients, for a steady mean.
 const REQUESTS_PER_CLIENT: usize = 12;
 
-/// The ramp's loads, as clients over all nodes.
-pub fn loads(setup: &Setup) -> Vec<usize> {
-    let nodes = f64::from(setup.nodes);
-    let points = setup.curve.points().iter();
+/// The ramp's loads, as clients over so many nodes.
+pub fn loads(curve: &Curve, nodes: u16) -> Vec<usize> {
+    let nodes = f64::from(nodes);
+    let points = curve.points().iter();
     let mut loads: Vec<usize> = points
         .map(|point| ((point.clients * nodes).round() as usize).max(1))
         .collect();
@@ -25,7 +23,12 @@ pub fn loads(setup: &Setup) -> Vec<usize> {
 pub fn with_clients(setup: &Setup, clients: usize) -> Setup {
     Setup {
         demand: Demand::Clients(clients),
-        requests: setup.requests.max(REQUESTS_PER_CLIENT * clients),
+        extent: match &setup.extent {
+            Extent::Requests(requests) => {
+                Extent::Requests((*requests).max(REQUESTS_PER_CLIENT * clients))
+            }
+            time => time.clone(),
+        },
         ..setup.clone()
     }
 }
@@ -72,9 +75,9 @@ pub fn repeat(curve: &Curve, seed: u64) -> Vec<Repeated> {
         replicas: 1,
         keys: 1,
         hop_us: 0,
-        requests: 30_000,
+        extent: Extent::Requests(30_000),
         timeout_us: u64::from(u32::MAX),
-        ..Setup::new(curve.clone(), Demand::Clients(1))
+        ..setup(curve.clone(), Demand::Clients(1))
     };
     let points = curve.points().iter();
     let whole = points.filter(|point| point.clients.round() >= 1.0);
@@ -83,8 +86,8 @@ pub fn repeat(curve: &Curve, seed: u64) -> Vec<Repeated> {
         Repeated {
             measured: *point,
             ops_per_second: outcome.throughput(),
-            latency_us_p50: outcome.quantile_us(0.5).into(),
-            latency_us_p99: outcome.quantile_us(0.99).into(),
+            latency_us_p50: outcome.times.quantile_us(0.5) as f64,
+            latency_us_p99: outcome.times.quantile_us(0.99) as f64,
         }
     });
     repeated.collect()

@@ -1,5 +1,6 @@
 use super::sweep::{Errors, knee, loads, rates, repeat, with_clients};
 use super::*;
+use crate::queueing::{Outcome, Point, run};
 
 /// As a ramp would measure a node that follows Gunther's law, with log-normal latencies.
 fn law(sigma: f64, kappa: f64, spread: f64) -> Curve {
@@ -26,8 +27,8 @@ fn small(curve: Curve, demand: Demand) -> Setup {
         nodes: 12,
         proxies: 4,
         keys: 10_000,
-        requests: 30_000,
-        ..Setup::new(curve, demand)
+        extent: Extent::Requests(30_000),
+        ..setup(curve, demand)
     }
 }
 
@@ -60,7 +61,11 @@ fn the_same_seed_gives_the_same_result_and_another_a_similar_one() {
             seed,
             ..setup.clone()
         });
-        (outcome.mean_us(), outcome.throughput(), outcome.herding)
+        (
+            outcome.times.mean_us(),
+            outcome.throughput(),
+            outcome.herding,
+        )
     };
     assert_eq!(figures(5), figures(5));
     let (one, other) = (figures(5), figures(6));
@@ -73,7 +78,7 @@ fn the_same_seed_gives_the_same_result_and_another_a_similar_one() {
 fn many_nodes_carry_nearly_as_much_as_each_alone_and_the_knee_is_found() {
     let curve = law(0.05, 0.0, 0.5);
     let setup = small(curve.clone(), Demand::Clients(1));
-    let outcomes: Vec<(usize, Outcome)> = loads(&setup)
+    let outcomes: Vec<(usize, Outcome)> = loads(&curve, setup.nodes)
         .into_iter()
         .map(|clients| (clients, run(&with_clients(&setup, clients))))
         .collect();
@@ -92,14 +97,14 @@ fn beyond_what_the_nodes_carry_requests_wait_and_time_out() {
         run(&Setup {
             demand: Demand::Rate(share * setup.bound()),
             timeout_us: 200_000,
-            requests: 60_000,
+            extent: Extent::Requests(60_000),
             ..setup.clone()
         })
     };
     let (low, high) = (at(0.3), at(1.4));
     assert_eq!(low.timed_out, 0);
     assert!((low.throughput() / (0.3 * setup.bound()) - 1.0).abs() < 0.03);
-    assert!(high.quantile_us(0.99) > 4 * low.quantile_us(0.99));
+    assert!(high.times.quantile_us(0.99) > 4 * low.times.quantile_us(0.99));
     assert!(high.timed_out > 0, "{}", high.present_max);
     assert!(rates(&setup).iter().all(|&rate| rate > 0.0));
 }
@@ -115,7 +120,7 @@ fn a_write_costs_each_replica_and_a_hot_key_its_owners() {
     assert_eq!((reads.copies(), writes.copies()), (1.0, 3.0));
     assert!((reads.bound() / writes.bound() - 3.0).abs() < 1e-9);
     let (read, written) = (run(&reads), run(&writes));
-    assert!(written.mean_us() > read.mean_us());
+    assert!(written.times.mean_us() > read.times.mean_us());
     let hot = run(&Setup {
         zipf: 1.2,
         policy: Policy::TokenAware,
@@ -132,7 +137,7 @@ fn very_many_a_second_are_no_more_than_offered() {
     let setup = Setup {
         nodes: 1000,
         keys: 100_000,
-        requests: 60_000,
+        extent: Extent::Requests(60_000),
         ..small(law(0.05, 0.0, 0.5), Demand::Rate(2_500_000.0))
     };
     let outcome = run(&setup);

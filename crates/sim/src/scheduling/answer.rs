@@ -4,7 +4,7 @@ use helenus_wire::{Consistency, ErrorBody, Header, Opcode, Version, code, write}
 
 use super::agenda::Page;
 use super::data::Data;
-use super::request::Outcome;
+use super::request::Reply;
 use super::rows::{PageBody, VOID, prepared};
 use super::setup::Setup;
 use super::statement::{Asked, Of};
@@ -15,7 +15,7 @@ pub(super) fn answer(
     data: &Data,
     asked_by: Header,
     asked: &Asked,
-    outcome: Outcome,
+    reply: Reply,
 ) -> (Header, Vec<u8>) {
     let mut body = Vec::new();
     let error = |body: &mut Vec<u8>, code: i32, fields: &[u8]| {
@@ -34,27 +34,27 @@ pub(super) fn answer(
     };
     let is_write = matches!(read.map(|read| read.of), Some(Of::Write(_)));
     let mut stream = asked_by.stream;
-    let opcode = match outcome {
-        Outcome::Supported => {
+    let opcode = match reply {
+        Reply::Supported => {
             write::u16(&mut body, 0);
             Opcode::Supported
         }
-        Outcome::Prepared(text, table) => {
+        Reply::Prepared(text, table) => {
             let version = Version::from_number(asked_by.version);
             let version = version.unwrap_or(Version::V5);
             body = prepared(&text, table, version);
             Opcode::Result
         }
-        Outcome::Unprepared(text) => {
+        Reply::Unprepared(text) => {
             let mut fields = Vec::new();
             write::short_bytes(&mut fields, text.as_bytes());
             error(&mut body, code::UNPREPARED, &fields)
         }
-        Outcome::Dropped => {
+        Reply::Dropped => {
             stream = 0;
             error(&mut body, code::OVERLOADED, &[])
         }
-        Outcome::Page(Page::Failed) => {
+        Reply::Page(Page::Failed) => {
             let mut fields = Vec::new();
             write::u16(&mut fields, Consistency::LOCAL_QUORUM.0);
             write::i32(&mut fields, 0);
@@ -70,11 +70,11 @@ pub(super) fn answer(
                 }
             }
         }
-        Outcome::Page(Page::Rows { .. }) if is_write => {
+        Reply::Page(Page::Rows { .. }) if is_write => {
             write::i32(&mut body, VOID);
             Opcode::Result
         }
-        Outcome::Page(Page::Rows { rows, next }) => {
+        Reply::Page(Page::Rows { rows, next }) => {
             let wanted = match read.map(|read| read.of) {
                 Some(Of::Range { remaining, .. }) => remaining,
                 _ => 1,

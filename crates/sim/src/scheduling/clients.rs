@@ -36,18 +36,15 @@ pub(super) struct Clients {
     /// Clients that wait for an answer.
     busy: usize,
     pages: u64,
-    pub measured: Measured,
+    pub ended: Ended,
 }
 
-/// The measurements of a phase so far.
+/// The queries of a phase that have ended so far: points, scans, filters and writes.
 #[derive(Debug, Default)]
-pub(super) struct Measured {
-    pub points_us: Vec<u64>,
-    pub scans_us: Vec<u64>,
-    pub filters_us: Vec<u64>,
-    pub writes_us: Vec<u64>,
-    /// Points, scans and filters, and writes that failed; they are among the times, too.
-    pub failed: [u32; 3],
+pub(super) struct Ended {
+    pub times_us: [Vec<u64>; 4],
+    /// Those that failed; they are among the times, too.
+    pub failed: [u32; 4],
 }
 
 struct Client {
@@ -96,7 +93,7 @@ impl Clients {
             end: 0,
             busy: 0,
             pages: 0,
-            measured: Measured::default(),
+            ended: Ended::default(),
         }
     }
 
@@ -108,7 +105,7 @@ impl Clients {
 
     /// Asks what counts.
     pub(super) fn measure(&mut self, agenda: &mut Agenda) {
-        self.measured = Measured::default();
+        self.ended = Ended::default();
         self.ask_all(agenda, self.setup.clients, 0, self.setup.queries);
         if let Some(offered) = self.setup.offered {
             self.until_us = agenda.now_us() + offered.for_us;
@@ -129,7 +126,7 @@ impl Clients {
             false => offered.points_per_s,
         });
         let mut dice = Dice::of(self.setup.seed, 5, self.offered);
-        let in_us = -dice.share().ln() * 1_000_000.0 / f64::from(per_s);
+        let in_us = dice.gap_us(per_s.into());
         // None ever comes at a rate of zero.
         let in_us = in_us.min((self.until_us - agenda.now_us()) as f64);
         agenda.plan(in_us as u64, Event::Offered { is_write });
@@ -295,15 +292,14 @@ impl Clients {
             true => agenda.now_us() - of.began_us,
             false => self.setup.time_out_us,
         };
-        let measured = &mut self.measured;
-        let (times, kind) = match of.query.kind {
-            Kind::Point { .. } => (&mut measured.points_us, 0),
-            Kind::Scan { .. } => (&mut measured.scans_us, 1),
-            Kind::Filter { .. } => (&mut measured.filters_us, 1),
-            Kind::Write { .. } => (&mut measured.writes_us, 2),
+        let kind = match of.query.kind {
+            Kind::Point { .. } => 0,
+            Kind::Scan { .. } => 1,
+            Kind::Filter { .. } => 2,
+            Kind::Write { .. } => 3,
         };
-        times.push(took_us);
-        measured.failed[kind] += u32::from(!answered);
+        self.ended.times_us[kind].push(took_us);
+        self.ended.failed[kind] += u32::from(!answered);
         self.busy -= 1;
         match is_offered {
             true => self.spare.push(client),

@@ -14,8 +14,7 @@ use slotmap::SlotMap;
 
 use super::agenda::{Agenda, Event, Job, Page, ProcessId, ReadKey, RequestKey};
 use super::data::Data;
-use super::node::Node;
-use super::request::{Origin, Outcome, RangeRead, Read, Request, What};
+use super::request::{Origin, RangeRead, Read, Reply, Request, What};
 use super::setup::Setup;
 use super::statement::{Asked, Of};
 use crate::dice::Dice;
@@ -32,21 +31,28 @@ const MARGIN: f64 = 0.1;
 /// Ranges that are read at once, for each core.
 const RANGES_OF_CORE: usize = 10;
 
+/// The threads of a node: those that work on requests of clients, and the READ stage.
+struct Stages {
+    process: ProcessId,
+    requests: Threads<RequestKey>,
+    reads: Threads<ReadKey>,
+}
+
 pub(super) struct Cluster {
     setup: Setup,
     data: Arc<Data>,
-    nodes: Vec<Node>,
+    nodes: Vec<Stages>,
     /// Texts that each has prepared.
     prepared: Vec<BTreeSet<String>>,
     requests: SlotMap<RequestKey, Request>,
     reads: SlotMap<ReadKey, Read>,
     reads_begun: u64,
-    answered: Vec<(Origin, Outcome)>,
+    answered: Vec<(Origin, Reply)>,
 }
 
 impl Cluster {
     pub(super) fn new(setup: &Setup, data: Arc<Data>, processes: &[ProcessId]) -> Self {
-        let node = |process: &ProcessId| Node {
+        let node = |process: &ProcessId| Stages {
             process: *process,
             requests: Threads::new(setup.request_threads),
             reads: Threads::new(setup.read_threads),
@@ -66,17 +72,17 @@ impl Cluster {
     /// A request that will reach a node.
     pub(super) fn admit(&mut self, node: usize, of: Option<Of>, origin: Origin) -> RequestKey {
         let what = match (&origin, of) {
-            (Origin::Link(_, _, Asked::Options), _) => What::Said(Outcome::Supported),
+            (Origin::Link(_, _, Asked::Options), _) => What::Said(Reply::Supported),
             (Origin::Link(_, _, Asked::Prepare { text, table }), _) => {
-                What::Said(Outcome::Prepared(text.clone(), *table))
+                What::Said(Reply::Prepared(text.clone(), *table))
             }
             (Origin::Link(_, _, Asked::Execute { text, .. }), _)
                 if !self.prepared[node].contains(text) =>
             {
-                What::Said(Outcome::Unprepared(text.clone()))
+                What::Said(Reply::Unprepared(text.clone()))
             }
             (_, Some(of)) => self.read_of(of),
-            (_, None) => What::Said(Outcome::Page(Page::Failed)),
+            (_, None) => What::Said(Reply::Page(Page::Failed)),
         };
         self.requests.insert(Request {
             node,
@@ -94,11 +100,11 @@ impl Cluster {
         let (above, up_to, behind, remaining, rows_max, filters) = match of {
             Of::Key(key) => match self.data.row_of(key) {
                 Some(row) => return What::Row(row),
-                None => return What::Said(Outcome::Page(Page::Failed)),
+                None => return What::Said(Reply::Page(Page::Failed)),
             },
             Of::Write(key) => match self.data.row_of(key) {
                 Some(row) => return What::Write(row),
-                None => return What::Said(Outcome::Page(Page::Failed)),
+                None => return What::Said(Reply::Page(Page::Failed)),
             },
             Of::Range {
                 above,
@@ -141,7 +147,7 @@ impl Cluster {
     }
 
     /// Answers of nodes since the last time.
-    pub(super) fn take_answered(&mut self) -> Vec<(Origin, Outcome)> {
+    pub(super) fn take_answered(&mut self) -> Vec<(Origin, Reply)> {
         std::mem::take(&mut self.answered)
     }
 
@@ -161,12 +167,12 @@ impl Cluster {
             let now_us = agenda.now_us();
             let request = &mut self.requests[key];
             if now_us > request.arrived_us + QUEUED_MAX_US {
-                next = self.end(key, Outcome::Dropped);
+                next = self.end(key, Reply::Dropped);
                 continue;
             }
             let costs = &self.setup.costs;
             let (within_us, work_us) = match &request.what {
-                What::Said(Outcome::Prepared(..)) => (RANGE_MAX_US, costs.prepare_us),
+                What::Said(Reply::Prepared(..)) => (RANGE_MAX_US, costs.prepare_us),
                 What::Said(_) => (RANGE_MAX_US, costs.coordinate_us),
                 // The other half is that of the answer.
                 What::Row(_) => (POINT_MAX_US, costs.coordinate_us / 2.0),
@@ -182,14 +188,14 @@ impl Cluster {
     pub(super) fn on_begun(&mut self, agenda: &mut Agenda, key: RequestKey) {
         let request = &mut self.requests[key];
         let said = match &request.what {
-            What::Said(outcome) => Some(outcome.clone()),
+            What::Said(reply) => Some(reply.clone()),
             What::Row(_) | What::Write(_) | What::Range(_) => None,
         };
-        if let Some(outcome) = said {
-            if let Outcome::Prepared(text, _) = &outcome {
+        if let Some(reply) = said {
+            if let Reply::Prepared(text, _) = &reply {
                 self.prepared[request.node].insert(text.clone());
             }
-            return self.finish(agenda, key, outcome);
+            return self.finish(agenda, key, reply);
         }
         agenda.plan_at(request.deadline_us, Event::Deadline(key));
         self.read_on(agenda, key);
@@ -375,26 +381,26 @@ impl Cluster {
             }
             What::Said(_) => Page::Failed,
         };
-        self.finish(agenda, key, Outcome::Page(page));
+        self.finish(agenda, key, Reply::Page(page));
     }
 
     pub(super) fn on_deadline(&mut self, agenda: &mut Agenda, key: RequestKey) {
         let waits = self.requests.get(key).is_some_and(|of| of.pending > 0);
         if waits {
-            self.finish(agenda, key, Outcome::Page(Page::Failed));
+            self.finish(agenda, key, Reply::Page(Page::Failed));
         }
     }
 
-    fn finish(&mut self, agenda: &mut Agenda, key: RequestKey, outcome: Outcome) {
-        if let Some(next) = self.end(key, outcome) {
+    fn finish(&mut self, agenda: &mut Agenda, key: RequestKey, reply: Reply) {
+        if let Some(next) = self.end(key, reply) {
             self.begin(agenda, next);
         }
     }
 
     /// A request is over; its thread takes another one.
-    fn end(&mut self, key: RequestKey, outcome: Outcome) -> Option<RequestKey> {
+    fn end(&mut self, key: RequestKey, reply: Reply) -> Option<RequestKey> {
         let request = self.requests.remove(key)?;
-        self.answered.push((request.origin, outcome));
+        self.answered.push((request.origin, reply));
         self.nodes[request.node].requests.leave()
     }
 
@@ -406,7 +412,7 @@ impl Cluster {
 
     /// True if nothing is left to be done.
     pub(super) fn is_idle(&self) -> bool {
-        let idle = |node: &Node| node.requests.is_idle() && node.reads.is_idle();
+        let idle = |node: &Stages| node.requests.is_idle() && node.reads.is_idle();
         self.nodes.iter().all(idle)
     }
 }

@@ -9,8 +9,9 @@ use helenus_wire::{
 };
 
 use super::agenda::Page;
+use super::clients::Wish;
 use super::data::Data;
-use super::queries::{Kind, PAGE_ROWS, Query};
+use super::queries::{Kind, PAGE_ROWS};
 use super::rows::{VOID, read_rows};
 use super::statement::{filter_text, point_text, scan_text, write_text};
 use crate::proxy::all_of;
@@ -42,15 +43,6 @@ pub(super) enum Got {
     Page(usize, u64, Page),
 }
 
-/// A page that a client asks for.
-pub(super) struct Wanted<'a> {
-    pub client: usize,
-    pub page: u64,
-    pub query: &'a Query,
-    /// The row behind which it begins, and how many the statement still wants.
-    pub behind: Option<(usize, u32)>,
-}
-
 impl Driver {
     pub(super) fn new(data: Arc<Data>) -> Self {
         Driver {
@@ -77,41 +69,41 @@ impl Driver {
         self.push(Opcode::Prepare, &body, Waiting::Driver);
     }
 
-    pub(super) fn execute(&mut self, wanted: &Wanted<'_>) {
-        let (text, values) = match wanted.query.kind {
+    pub(super) fn execute(&mut self, wish: &Wish) {
+        let (text, values) = match wish.query.kind {
             Kind::Point { row } => {
                 let key = self.data.key(row).to_be_bytes().to_vec();
-                (point_text(wanted.query.table), vec![key])
+                (point_text(wish.query.table), vec![key])
             }
             Kind::Scan { above, limit } => {
                 let values = vec![above.to_be_bytes().to_vec(), limit.to_be_bytes().to_vec()];
-                (scan_text(wanted.query.table), values)
+                (scan_text(wish.query.table), values)
             }
             Kind::Filter { value } => {
                 let values = vec![value.to_be_bytes().to_vec()];
-                (filter_text(wanted.query.table), values)
+                (filter_text(wish.query.table), values)
             }
             Kind::Write { row } => {
                 let key = self.data.key(row).to_be_bytes().to_vec();
-                (write_text(wanted.query.table), vec![key, vec![0; 8]])
+                (write_text(wish.query.table), vec![key, vec![0; 8]])
             }
         };
         let mut body = Vec::new();
         write::short_bytes(&mut body, text.as_bytes());
         write::u16(&mut body, Consistency::LOCAL_QUORUM.0);
-        let state = wanted.behind.map_or(0, |_| query_flags::PAGING_STATE);
+        let state = wish.behind.map_or(0, |_| query_flags::PAGING_STATE);
         body.push((query_flags::VALUES | query_flags::PAGE_SIZE | state) as u8);
         write::u16(&mut body, values.len() as u16);
         for value in &values {
             write::bytes(&mut body, Some(value));
         }
         write::i32(&mut body, PAGE_ROWS as i32);
-        if let Some((row, remaining)) = wanted.behind {
+        if let Some((row, remaining)) = wish.behind {
             let key = self.data.key(row).to_be_bytes();
             let state = PageStart::behind_partition(&key, remaining).write();
             write::bytes(&mut body, Some(&state));
         }
-        let waiting = Waiting::Client(wanted.client, wanted.page);
+        let waiting = Waiting::Client(wish.client, wish.page);
         self.push(Opcode::Execute, &body, waiting);
     }
 

@@ -4,13 +4,12 @@
 //! Linux makes them) and to their threads second. A process never gets more cores than it has threads that
 //! want to run; what it does not take goes to the others.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use crate::sharing::Sharing;
 
 /// Work in nanoseconds of a core, so that its order is one of whole numbers.
 const NS: f64 = 1_000.0;
 /// Rounding errors are smaller than this, and nobody sees it.
-const SLACK_NS: u64 = 2;
+const SLACK_NS: f64 = 2.0;
 
 /// `J`: what a thread does, as its owner knows it.
 #[derive(Debug)]
@@ -18,53 +17,27 @@ pub(super) struct Machine<J> {
     cores: f64,
     processes: Vec<Process<J>>,
     updated_us: u64,
-    started: u64,
     /// Changes with everything that begins or ends.
     pub generation: u64,
 }
 
 #[derive(Debug)]
 struct Process<J> {
-    /// Processor time of a thread that has always run since the process exists, in nanoseconds.
-    attained_ns: f64,
-    /// By what will have been attained when they end.
-    running: BinaryHeap<Reverse<(u64, u64, Slot<J>)>>,
+    /// In nanoseconds of a core, for each thread.
+    running: Sharing<J>,
     busy_us: f64,
-}
-
-/// Takes no part in the comparison.
-#[derive(Debug)]
-struct Slot<J>(J);
-
-impl<J> PartialEq for Slot<J> {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-impl<J> Eq for Slot<J> {}
-impl<J> PartialOrd for Slot<J> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl<J> Ord for Slot<J> {
-    fn cmp(&self, _: &Self) -> std::cmp::Ordering {
-        std::cmp::Ordering::Equal
-    }
 }
 
 impl<J> Machine<J> {
     pub(super) fn new(cores: u32, processes: usize) -> Self {
         let process = || Process {
-            attained_ns: 0.0,
-            running: BinaryHeap::new(),
+            running: Sharing::new(),
             busy_us: 0.0,
         };
         Machine {
             cores: f64::from(cores),
             processes: (0..processes).map(|_| process()).collect(),
             updated_us: 0,
-            started: 0,
             generation: 0,
         }
     }
@@ -72,10 +45,9 @@ impl<J> Machine<J> {
     /// A thread of a process wants to run for so long.
     pub(super) fn start(&mut self, now_us: u64, process: usize, work_us: f64, job: J) {
         self.advance(now_us);
-        let of = &mut self.processes[process];
-        let end_ns = (of.attained_ns + work_us * NS).round() as u64;
-        of.running.push(Reverse((end_ns, self.started, Slot(job))));
-        self.started += 1;
+        let running = &mut self.processes[process].running;
+        let end_ns = (running.attained + work_us * NS).round();
+        running.enter(end_ns, job);
         self.generation += 1;
     }
 
@@ -83,8 +55,7 @@ impl<J> Machine<J> {
     pub(super) fn next_end_us(&self, now_us: u64) -> Option<u64> {
         let rates = self.rates();
         let ends = self.processes.iter().zip(rates).filter_map(|(of, rate)| {
-            let Reverse((end_ns, ..)) = of.running.peek()?;
-            let left_ns = (*end_ns as f64 - of.attained_ns).max(0.0);
+            let left_ns = of.running.left()?;
             Some((left_ns / NS / rate).ceil() as u64)
         });
         ends.min().map(|left_us| now_us + left_us)
@@ -94,10 +65,9 @@ impl<J> Machine<J> {
     pub(super) fn poll_end(&mut self, now_us: u64) -> Option<J> {
         self.advance(now_us);
         let mut processes = self.processes.iter_mut();
-        let Reverse((.., Slot(job))) = processes.find_map(|of| {
-            let Reverse((end_ns, ..)) = of.running.peek()?;
-            let attained_ns = of.attained_ns as u64 + SLACK_NS;
-            (*end_ns <= attained_ns).then(|| of.running.pop())?
+        let job = processes.find_map(|of| {
+            let attained_ns = of.running.attained.floor() + SLACK_NS;
+            (of.running.next_end()? <= attained_ns).then(|| of.running.leave())?
         })?;
         self.generation += 1;
         Some(job)
@@ -116,8 +86,8 @@ impl<J> Machine<J> {
         }
         let rates = self.rates();
         for (of, rate) in self.processes.iter_mut().zip(rates) {
-            if !of.running.is_empty() {
-                of.attained_ns += passed_us * NS * rate;
+            if of.running.len() > 0 {
+                of.running.attained += passed_us * NS * rate;
                 of.busy_us += passed_us * rate * of.running.len() as f64;
             }
         }
@@ -128,7 +98,7 @@ impl<J> Machine<J> {
         let threads = |of: &Process<J>| of.running.len() as f64;
         let mut rates = vec![0.0; self.processes.len()];
         let mut hungry: Vec<usize> = (0..rates.len())
-            .filter(|at| !self.processes[*at].running.is_empty())
+            .filter(|at| self.processes[*at].running.len() > 0)
             .collect();
         let mut left = self.cores;
         while !hungry.is_empty() {

@@ -17,9 +17,9 @@ pub(super) enum Origin {
     Link(usize, Header, Asked),
 }
 
-/// The outcome of a request.
+/// What a node says to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum Reply {
     Page(Page),
     Supported,
     Prepared(String, u32),
@@ -42,7 +42,7 @@ pub(super) struct Request {
 
 pub(super) enum What {
     /// Nothing is read.
-    Said(Outcome),
+    Said(Reply),
     /// A row, and that there is one.
     Row(usize),
     /// A row is written.

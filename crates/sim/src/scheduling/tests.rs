@@ -19,7 +19,7 @@ fn small() -> Setup {
 }
 
 #[allow(clippy::disallowed_methods)]
-fn simulate(setup: &Setup, arm: &Arm) -> Outcome {
+fn simulate(setup: &Setup, arm: &Arm) -> Measured {
     run(setup, arm, Instant::now())
 }
 
@@ -213,7 +213,7 @@ fn nothing_waits_for_filters_that_find_nothing() {
             ..small()
         };
         let [direct, default] = [Arm::Direct, default()].map(|arm| simulate(&setup, &arm));
-        let of = |of: fn(&Outcome) -> &Times| ratios(of(&default), of(&direct));
+        let of = |of: fn(&Measured) -> &Times| ratios(of(&default), of(&direct));
         assert!(default.filters.count() > 10, "seed {seed}: {default:?}");
         below(seed, "points", of(|of| &of.points), [0.1, 0.1]);
         below(seed, "scans", of(|of| &of.scans), [0.3, 0.5]);

@@ -9,9 +9,9 @@
 mod client;
 mod counting;
 mod node;
+mod run;
 mod socket;
 mod worker;
-mod world;
 
 use std::time::Duration;
 
@@ -42,10 +42,10 @@ fn number(name: &str) -> Option<u64> {
 #[test]
 fn after_an_hour_no_more_is_left_than_after_a_minute() {
     let is_long = std::env::var_os("HELENUS_LONG").is_some();
-    world::run(0, Duration::from_secs(1), SLACK);
+    run::run(0, Duration::from_secs(1), SLACK);
     let seed = number("HELENUS_SEED").unwrap_or(1);
     let rounds = if is_long { ROUNDS } else { ROUNDS_SOME };
-    let (left, leaked) = world::run_in_rounds(seed, rounds, SLACK);
+    let (left, leaked) = run::run_in_rounds(seed, rounds, SLACK);
     println!("seed {seed}: when all have left, every minute: {left:?} bytes; {leaked} leaked");
     assert!(left.iter().all(|of| *of < LEFT_MAX), "{left:?} bytes");
     assert!(leaked < LEAKED_MAX, "{leaked} bytes");
@@ -64,10 +64,10 @@ fn engines_hold_no_more_than_they_may() {
     };
     let time = Duration::from_secs(number("HELENUS_SECONDS").unwrap_or(5));
     // Memory that is allocated once for all engines is no leak of the first.
-    world::run(0, Duration::from_secs(1), SLACK);
+    run::run(0, Duration::from_secs(1), SLACK);
     let mut near = 0;
     for seed in seeds {
-        let found = world::run(seed, time, SLACK);
+        let found = run::run(seed, time, SLACK);
         let mib = |bytes: usize| bytes as f64 / MIB as f64;
         println!(
             "seed {seed}: of {} MiB, {:.1} MiB at most behind a call, {:.1} MiB within one, {:.1} MiB when all have left; \

@@ -6,7 +6,7 @@ use helenus_load::ramp::evidence::Kind;
 use helenus_load::ramp::page;
 use helenus_load::ramp::steps::Broken;
 use helenus_load::report::Report;
-use helenus_sim::capacity::{Curve, Point};
+use helenus_sim::queueing::{Curve, Point};
 use std::path::Path;
 
 pub(super) struct Measured {

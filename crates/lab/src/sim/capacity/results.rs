@@ -1,6 +1,6 @@
 //! Results of a simulation.
 
-use helenus_sim::capacity::{Outcome, Policy};
+use helenus_sim::queueing::{Outcome, Policy};
 
 /// One policy's runs.
 pub(super) struct Results {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
 use helenus_load::report::svg::number;
 use helenus_sim::capacity::sweep::{Errors, knee};
-use helenus_sim::capacity::{Outcome, Setup};
+use helenus_sim::queueing::{Outcome, Setup};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -79,7 +79,7 @@ pub(super) fn results(setup: &Setup, results: &Results) {
             number(outcome.throughput()),
             100.0 * outcome.throughput() / setup.bound(),
             setup.nodes,
-            number(f64::from(outcome.quantile_us(0.99)) / 1000.0)
+            number(outcome.times.quantile_us(0.99) as f64 / 1000.0)
         );
     }
     println!("{name}, by offered load\n{}\n", open(setup, results));
@@ -89,7 +89,7 @@ fn closed(setup: &Setup, results: &Results) -> Table {
     let mut table = table("clients");
     for (clients, outcome) in &results.closed {
         let per_node = *clients as f64 / f64::from(setup.nodes);
-        let alone = f64::from(setup.nodes) * setup.curve.rate(per_node) / setup.copies();
+        let alone = f64::from(setup.nodes) * setup.service.rate(per_node) / setup.copies();
         let share = outcome.throughput() / alone;
         table.add_row(row(clients.to_string(), share, outcome));
     }
@@ -127,7 +127,7 @@ fn table(first: &str) -> Table {
 }
 
 fn row(first: String, share: f64, outcome: &Outcome) -> [String; 9] {
-    let quantile = |share| number(f64::from(outcome.quantile_us(share)) / 1000.0);
+    let quantile = |share| number(outcome.times.quantile_us(share) as f64 / 1000.0);
     [
         first,
         number(outcome.throughput()),
@@ -213,9 +213,9 @@ fn closed_value(clients: usize, outcome: &Outcome) -> Value {
 fn with(mut value: Value, outcome: &Outcome) -> Value {
     let figures = json!({
         "answers_per_second": outcome.throughput(),
-        "mean_us": outcome.mean_us(),
-        "p50_us": outcome.quantile_us(0.5),
-        "p99_us": outcome.quantile_us(0.99),
+        "mean_us": outcome.times.mean_us(),
+        "p50_us": outcome.times.quantile_us(0.5),
+        "p99_us": outcome.times.quantile_us(0.99),
         "timed_out_share": outcome.timed_out_share(),
         "busiest_node_vs_mean": outcome.busiest_vs_mean,
         "herding": outcome.herding,

@@ -1,10 +1,15 @@
 //! The results of a run.
 
-/// The requests after the warm-up.
+use crate::times::Times;
+
+/// The requests that count.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Sorted, in microseconds.
-    times_us: Vec<u32>,
+    pub times: Times,
+    /// Of all keys but the hot one.
+    pub others: Times,
+    /// Requests for the hot key, by the node that a proxy has asked.
+    pub hot_at: Vec<u64>,
     pub timed_out: u64,
     pub seconds: f64,
     /// Most requests that any node had at a time.
@@ -18,35 +23,15 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub(super) fn note(&mut self, us: u64) {
-        self.times_us.push(u32::try_from(us).unwrap_or(u32::MAX));
-    }
-
-    pub(super) fn finish(&mut self) {
-        self.times_us.sort_unstable();
-    }
-
     /// Requests answered per second.
     pub fn throughput(&self) -> f64 {
-        self.times_us.len() as f64 / self.seconds.max(1e-9)
+        self.times.count() as f64 / self.seconds.max(1e-9)
     }
 
     /// Of those that have ended, from 0 to 1.
     pub fn timed_out_share(&self) -> f64 {
-        let all = self.times_us.len() as u64 + self.timed_out;
+        let all = self.times.count() as u64 + self.timed_out;
         self.timed_out as f64 / all.max(1) as f64
-    }
-
-    pub fn mean_us(&self) -> f64 {
-        let sum: u64 = self.times_us.iter().map(|us| u64::from(*us)).sum();
-        sum as f64 / self.times_us.len().max(1) as f64
-    }
-
-    /// `share`: 0.99 for the 99th percentile.
-    pub fn quantile_us(&self, share: f64) -> u32 {
-        let last = self.times_us.len().saturating_sub(1);
-        let at = (share * self.times_us.len() as f64) as usize;
-        self.times_us.get(at.min(last)).copied().unwrap_or(0)
     }
 }
 

@@ -29,8 +29,8 @@ const TURNS_MAX: usize = 100_000;
 /// Clients of all workers together.
 const CLIENTS: usize = 12;
 
-/// The results of a run.
-pub(crate) struct Outcome {
+/// What a run has held.
+pub(crate) struct Held {
     pub(crate) memory_max: usize,
     /// The most that a call has left held, and that was held in the middle of one.
     pub(crate) most: usize,
@@ -43,7 +43,7 @@ pub(crate) struct Outcome {
     pub(crate) leaked: usize,
 }
 
-struct World {
+struct Run {
     begin: Instant,
     now: Instant,
     version: Version,
@@ -57,27 +57,27 @@ struct World {
 }
 
 /// Runs a seed for so much virtual time. `slack`: what may be held beside `limits.memory_max`.
-pub(crate) fn run(seed: u64, time: Duration, slack: usize) -> Outcome {
+pub(crate) fn run(seed: u64, time: Duration, slack: usize) -> Held {
     let before = held();
-    let mut world = World::new(seed, slack);
+    let mut run = Run::new(seed, slack);
     take_peak();
-    let end = world.now + time;
-    while world.now < end {
-        let millis = [2, 5, 20, 100][world.dice.below(4) as usize];
-        world.step(Duration::from_millis(millis));
+    let end = run.now + time;
+    while run.now < end {
+        let millis = [2, 5, 20, 100][run.dice.below(4) as usize];
+        run.step(Duration::from_millis(millis));
     }
     let peak = take_peak() - before;
-    let left = world.leave() - before;
-    let World {
+    let left = run.leave() - before;
+    let Run {
         meter,
         answers,
         common,
         workers,
         ..
-    } = world;
+    } = run;
     let memory_max = common.memory_max_of(&common.settings.load());
     drop((workers, common));
-    Outcome {
+    Held {
         memory_max,
         most: meter.most - before,
         peak,
@@ -96,29 +96,29 @@ const ROUND: Duration = Duration::from_secs(60);
 /// are held behind each round, when all clients and links are gone, and when the proxy is, too.
 pub(crate) fn run_in_rounds(seed: u64, rounds: usize, slack: usize) -> (Vec<usize>, usize) {
     let before = held();
-    let mut world = World::new(seed, slack);
+    let mut run = Run::new(seed, slack);
     let mut left = Vec::new();
     for _ in 0..rounds {
-        let end = world.now + ROUND;
-        while world.now < end {
-            world.step(Duration::from_millis(100));
-            (0..9).for_each(|_| world.step_quietly(Duration::from_millis(100)));
+        let end = run.now + ROUND;
+        while run.now < end {
+            run.step(Duration::from_millis(100));
+            (0..9).for_each(|_| run.step_quietly(Duration::from_millis(100)));
         }
-        left.push(world.leave() - before);
+        left.push(run.leave() - before);
     }
-    assert!(world.answers.results > 0);
+    assert!(run.answers.results > 0);
     println!(
         "{} bytes at most, of {} allowed",
-        world.meter.most - before,
-        world.meter.bound
+        run.meter.most - before,
+        run.meter.bound
     );
-    drop(world);
+    drop(run);
     (left, held() - before)
 }
 
-impl World {
+impl Run {
     #[allow(clippy::disallowed_methods)]
-    fn new(seed: u64, slack: usize) -> World {
+    fn new(seed: u64, slack: usize) -> Run {
         let mut dice = Dice::of(seed, 7, 0);
         let begin = Instant::now();
         let version = [Version::V4, Version::V5][dice.below(2) as usize];
@@ -136,7 +136,7 @@ impl World {
             let engines: Vec<Engine> = (0..workers).map(engine).collect();
             (common, engines)
         });
-        let mut world = World {
+        let mut run = Run {
             begin,
             now: begin,
             version,
@@ -155,8 +155,8 @@ impl World {
             answers: Answers::default(),
             buffer: Worker::buffer(),
         };
-        world.settle();
-        world
+        run.settle();
+        run
     }
 
     fn around(&mut self) -> (&mut Vec<Worker>, Around<'_>) {

@@ -8,20 +8,21 @@ use super::answer::answer;
 use super::clients::{Clients, Wish};
 use super::cluster::Cluster;
 use super::data::Data;
-use super::driver::{Driver, Got, Wanted};
-use super::outcome;
+use super::driver::{Driver, Got};
+use super::measured::Measured;
 use super::processes::{Processes, machines};
 use super::proxies::Proxies;
 use super::queries::{Kind, PAGE_ROWS};
-use super::request::{Origin, Outcome};
+use super::request::{Origin, Reply};
 use super::setup::{Arm, Setup};
 use super::statement::{Asked, Of, filter_text, point_text, scan_text, write_text};
 use crate::proxy::At;
+use crate::times::Times;
 
 /// All that is still under way when the last query has ended is over within this time.
 const QUIET_WITHIN_US: u64 = 300_000_000;
 
-struct World {
+struct Experiment {
     setup: Setup,
     data: Arc<Data>,
     agenda: Agenda,
@@ -58,24 +59,24 @@ struct Mark {
     busy_us: [f64; 3],
 }
 
-/// Runs one arm. The same setup and arm give the same outcome. `begin` is any instant.
+/// Runs one arm. The same setup and arm give the same figures. `begin` is any instant.
 ///
 /// # Panics
 /// If a query gets no answer, two, or a wrong one: an error of the simulation or of the proxy.
-pub fn run(setup: &Setup, arm: &Arm, begin: Instant) -> outcome::Outcome {
-    let mut world = World::new(setup, arm, begin);
-    world.begin();
-    while let Some(event) = world.agenda.poll_next() {
-        world.handle(event);
-        if let Some(outcome) = world.step() {
-            world.let_end();
-            return outcome;
+pub fn run(setup: &Setup, arm: &Arm, begin: Instant) -> Measured {
+    let mut experiment = Experiment::new(setup, arm, begin);
+    experiment.begin();
+    while let Some(event) = experiment.agenda.poll_next() {
+        experiment.handle(event);
+        if let Some(measured) = experiment.step() {
+            experiment.let_end();
+            return measured;
         }
     }
     panic!("nothing happens any more, and clients still wait");
 }
 
-impl World {
+impl Experiment {
     fn new(setup: &Setup, arm: &Arm, begin: Instant) -> Self {
         let proxies = match arm {
             Arm::Direct => 0,
@@ -96,7 +97,7 @@ impl World {
                 unanswered: 0,
             }),
         };
-        World {
+        Experiment {
             setup: *setup,
             agenda: Agenda::new(machines),
             cluster: Cluster::new(setup, data.clone(), &processes.nodes),
@@ -177,8 +178,8 @@ impl World {
                 self.clients.on_time_out(&mut self.agenda, client, number);
             }
         }
-        for (origin, outcome) in self.cluster.take_answered() {
-            self.deliver(origin, outcome);
+        for (origin, reply) in self.cluster.take_answered() {
+            self.deliver(origin, reply);
         }
     }
 
@@ -208,12 +209,7 @@ impl World {
             let drivers = &mut proxied.drivers[proxy];
             let at = wish.client / self.setup.proxies as usize % drivers.len();
             let (connection, driver) = &mut drivers[at];
-            driver.execute(&Wanted {
-                client: wish.client,
-                page: wish.page,
-                query: &wish.query,
-                behind: wish.behind,
-            });
+            driver.execute(wish);
             let bytes = driver.take_bytes();
             return proxied.proxies.send(&mut self.agenda, *connection, bytes);
         }
@@ -293,20 +289,20 @@ impl World {
     }
 
     /// An answer leaves its node.
-    fn deliver(&mut self, origin: Origin, outcome: Outcome) {
-        match (origin, outcome) {
+    fn deliver(&mut self, origin: Origin, reply: Reply) {
+        match (origin, reply) {
             // Nobody is told, and the client waits until its time is over.
-            (Origin::Client(..), Outcome::Dropped) => {}
-            (Origin::Client(client, page), Outcome::Page(got)) => {
+            (Origin::Client(..), Reply::Dropped) => {}
+            (Origin::Client(client, page), Reply::Page(got)) => {
                 let event = Event::ToClient(client, page, got);
                 self.agenda.plan(self.setup.delay_us(), event);
             }
             (Origin::Client(..), _) => {}
-            (Origin::Link(connection, header, asked), outcome) => {
+            (Origin::Link(connection, header, asked), reply) => {
                 let Some(proxied) = &mut self.proxied else {
                     return;
                 };
-                let (header, body) = answer(&self.setup, &self.data, header, &asked, outcome);
+                let (header, body) = answer(&self.setup, &self.data, header, &asked, reply);
                 let agenda = &mut self.agenda;
                 proxied.proxies.answer(agenda, connection, header, &body);
             }
@@ -314,7 +310,7 @@ impl World {
     }
 
     /// Goes on to the next phase when one is over; what has come of the last one.
-    fn step(&mut self) -> Option<outcome::Outcome> {
+    fn step(&mut self) -> Option<Measured> {
         match self.phase {
             Phase::Preparing => {
                 let waits = self.proxied.as_ref().is_some_and(|of| of.unanswered > 0);
@@ -329,7 +325,7 @@ impl World {
                 self.clients.measure(&mut self.agenda);
                 None
             }
-            Phase::Measuring(since) if self.clients.is_done() => Some(self.outcome(since)),
+            Phase::Measuring(since) if self.clients.is_done() => Some(self.measured(since)),
             _ => None,
         }
     }
@@ -366,24 +362,24 @@ impl World {
         }
     }
 
-    fn outcome(&mut self, since: Mark) -> outcome::Outcome {
+    fn measured(&mut self, since: Mark) -> Measured {
         let mark = self.mark();
-        let measured = std::mem::take(&mut self.clients.measured);
-        let asked = measured.points_us.len()
-            + measured.scans_us.len()
-            + measured.filters_us.len()
-            + measured.writes_us.len();
+        let ended = std::mem::take(&mut self.clients.ended);
+        let times = ended.times_us.map(Times::of);
+        let asked: usize = times.iter().map(Times::count).sum();
         let wanted = u64::from(self.setup.queries) + self.clients.offered();
         assert_eq!(asked as u64, wanted, "every query ends once");
         let each = |at: usize| (mark.busy_us[at] - since.busy_us[at]) / asked.max(1) as f64;
-        outcome::Outcome {
-            points: outcome::Times::of(measured.points_us),
-            scans: outcome::Times::of(measured.scans_us),
-            filters: outcome::Times::of(measured.filters_us),
-            writes: outcome::Times::of(measured.writes_us),
-            points_failed: measured.failed[0],
-            scans_failed: measured.failed[1],
-            writes_failed: measured.failed[2],
+        let [points, scans, filters, writes] = times;
+        let [points_failed, scans_failed, filters_failed, writes_failed] = ended.failed;
+        Measured {
+            points,
+            scans,
+            filters,
+            writes,
+            points_failed,
+            scans_failed: scans_failed + filters_failed,
+            writes_failed,
             length_us: mark.at_us - since.at_us,
             nodes_us_per_query: each(0),
             proxies_us_per_query: each(1),
