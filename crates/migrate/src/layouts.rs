@@ -28,3 +28,4 @@ mod work;
 mod writer;
 
 pub use create::CreateArgs;
+pub use entry::create_progress;
