@@ -371,3 +371,46 @@ impl LayoutsArgs {
         Ok(experiment)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::common::parsed;
+
+    #[test]
+    fn recovery_has_nodes_of_its_own_and_leaves_nothing_out() {
+        let recovery: LayoutsArgs = parsed("x --recovery --quick --scale 0.1").unwrap();
+        assert!(recovery.recovery && recovery.check().is_ok());
+        for other in [
+            "--contact 127.0.0.1:9042",
+            "--arm a=127.0.0.1:9042",
+            "--nodes 4",
+            "--added 2",
+            "--without derived",
+            "--cell-seconds 1",
+        ] {
+            let refused = parsed::<LayoutsArgs>(&format!("x --recovery {other}"));
+            assert!(refused.is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn one_copy_of_the_same_orders_is_lost_either_way() {
+        let args: LayoutsArgs = parsed("x --recovery").unwrap();
+        let orders = Orders::generate(0.005, 2).unwrap();
+        let instances = Instances::draw(&orders, 10, 1);
+        let designs = Designs::of(&orders, &instances, args.added.into(), 1).unwrap();
+        let parts = args.parts_of_recovery(&designs);
+        let [plain, layouts] = &parts[..] else {
+            panic!("{} parts", parts.len())
+        };
+        assert_eq!(
+            (plain.writer, plain.copies.form),
+            (TOKEN_AWARE, Form::Plain)
+        );
+        assert_eq!(plain.copies.derived, None);
+        assert_eq!(layouts.writer, EQUAL_DISK);
+        assert_eq!(layouts.copies.derived, Some(2));
+        assert_eq!(layouts.copies.orders.len(), 2, "the table, and one layout");
+    }
+}

@@ -218,3 +218,63 @@ fn empty(folder: &Path) -> Result<()> {
     let emptied = std::fs::remove_dir_all(folder).and_then(|()| std::fs::create_dir(folder));
     emptied.with_context(|| format!("cannot empty {}", folder.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_loses_its_own_files_only() {
+        let data = tempfile::tempdir().unwrap();
+        for file in [
+            "k/orders-0a1b/nb-1-big-Data.db",
+            "k/orders-0a1b/backups/x",
+            "k/orders__layout_a-0c/nb-1-big-Data.db",
+            "other/orders-0d/nb-1-big-Data.db",
+        ] {
+            let path = data.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, [0; 10]).unwrap();
+        }
+        let folders = folders_of(data.path(), "k.orders").unwrap();
+        assert_eq!(folders, [data.path().join("k/orders-0a1b")]);
+        assert_eq!(bytes_in(&folders[0]).unwrap(), 20);
+        empty(&folders[0]).unwrap();
+        assert_eq!(bytes_in(&folders[0]).unwrap(), 0);
+        assert_eq!(bytes_in(data.path()).unwrap(), 20);
+        assert!(folders_of(data.path(), "k.missing").is_err());
+        assert!(folders_of(data.path(), "orders").is_err());
+    }
+
+    #[test]
+    fn what_rebuild_prints_is_understood_or_refused() {
+        let told = serde_json::json!({
+            "table": "k.t", "rebuilt": ["a"], "rows": 7, "seconds": 1.5
+        });
+        let expected = Rebuilt {
+            rows: 7,
+            filling: Duration::from_millis(1500),
+        };
+        assert_eq!(rebuilt(&told), Some(expected));
+        assert_eq!(
+            rebuilt(&serde_json::json!({ "rows": 7, "seconds": -1.0 })),
+            None
+        );
+        assert_eq!(rebuilt(&serde_json::json!({ "seconds": 1.0 })), None);
+    }
+
+    #[test]
+    fn only_layouts_that_proxies_may_read_are_ready() {
+        let status = |states: &[&str]| {
+            let layouts = states
+                .iter()
+                .map(|state| serde_json::json!({ "state": state }));
+            serde_json::json!({ "tables": [{ "layouts": layouts.collect::<Vec<_>>() }] })
+        };
+        assert!(is_ready(&status(&["ready"])));
+        for other in [&["ready", "writing"][..], &["behind"], &[]] {
+            assert!(!is_ready(&status(other)), "{other:?}");
+        }
+        assert!(!is_ready(&serde_json::json!({ "tables": [] })));
+    }
+}
