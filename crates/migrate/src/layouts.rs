@@ -29,3 +29,4 @@ mod work;
 mod writer;
 
 pub use create::CreateArgs;
+pub use entry::create_progress;

@@ -86,7 +86,12 @@ impl Cluster {
 
     /// A plain connection to node `number`, as superuser if passwords are enabled.
     pub fn connect(&self, number: u16) -> Result<Connection> {
-        Connection::open(self.address(number)?, &self.access, CONNECT_PATIENCE)
+        self.connect_for(number, CONNECT_PATIENCE)
+    }
+
+    /// [`Self::connect`], where a statement may take as long as `patience`.
+    pub fn connect_for(&self, number: u16, patience: Duration) -> Result<Connection> {
+        Connection::open(self.address(number)?, &self.access, patience)
     }
 
     /// The process of node `number`, if it was ever started; it may have exited.

@@ -1,102 +1,40 @@
 //! `helenus bench layouts`.
 
-use super::common::{Common, Nodes, check_bounds, tell};
-use super::variants::{self, Variant, checked};
-use crate::testbed::Proxy;
-use anyhow::{Result, ensure};
-use clap::{Args, ValueEnum};
-use design::{Chosen, Designs};
-use helenus_advise::layouts::coefficients;
+use super::common::{Nodes, tell};
+use super::variants::{self, checked};
+use anyhow::Result;
+use args::Held;
+use design::Designs;
 use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::{narrate, spinner};
-use helenus_load::client::endpoint::{Endpoint, Policy, parse_consistency};
-use helenus_load::experiments::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
+use helenus_load::client::endpoint::Policy;
+use helenus_load::experiments::arms::{HELENUS, TOKEN_AWARE};
 use helenus_load::experiments::layouts::{
-    Contender, Copies, DECLARED, DERIVED, EQUAL_DISK, Form, HAND_COPIED, Instances, Layouts,
-    Nodes as NodesBelow, Orders, SAI, Synthetic, VIEWS, create,
+    Copies, Form, Instances, Nodes as NodesBelow, Orders, create,
 };
 use helenus_load::report::Report;
 use nodes::OwnNodes;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use table::cells_table;
 
+mod args;
 mod design;
+mod losses;
 mod nodes;
+mod recovery;
 mod synthetic;
 mod table;
 
-/// Time limit of `--quick`, minus the time for a last cell, for bringing the nodes down and for writing the
-/// report.
-const QUICK: Duration = Duration::from_secs(270);
-const OFF: &str = "helenus-off";
-const ANNEALED: &str = "helenus-hrca";
-/// The setting that turns layouts on in a proxy.
-const ENABLED: &str = "layouts.enabled=true";
-
-/// An arm, or something else that is measured, that can be left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
-    Declared,
-    Sai,
-    Views,
-    HandCopied,
-    Layouts,
-    Derived,
-    Synthetic,
-}
-
-#[derive(Args, Debug)]
-pub(super) struct LayoutsArgs {
-    #[command(flatten)]
-    common: Common,
-    /// TPC-H scale factor: 1 is 1,500,000 orders [default: 1, or 0.02 with --quick]
-    #[arg(long)]
-    scale: Option<f64>,
-    /// Partitions of the orders
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(i32).range(1..=10_000))]
-    branches: i32,
-    /// Instances of each query
-    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    instances: u32,
-    /// Layouts beside the table as declared
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
-    added: u8,
-    /// What reads cost, as `helenus layouts calibrate` has measured it: also reports how well these coefficients
-    /// predict the synthetic tables
-    #[arg(long, value_name = "FILE")]
-    coefficients: Option<PathBuf>,
-    /// Reading clients
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=10_000))]
-    clients: u16,
-    /// Writing clients
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=10_000))]
-    writing_clients: u16,
-    /// Orders that each arm writes one by one in each round [default: 20000, or 1000 with --quick]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    measured_rows: Option<u32>,
-    /// Consistency levels of the reads; arms are compared at the first
-    #[arg(long, value_delimiter = ',', default_value = "ONE,QUORUM")]
-    consistency: Vec<String>,
-    /// Leave these out
-    #[arg(long, value_enum, value_delimiter = ',')]
-    without: Vec<Part>,
-    /// Seconds per cell [default: 8, or 1 with --quick]
-    #[arg(long)]
-    cell_seconds: Option<f64>,
-    /// Seconds of reads before the first round, of all arms in turn [default: 80, or 16 with --quick]
-    #[arg(long, value_name = "SECONDS")]
-    warmup: Option<f64>,
-    /// Seconds a client waits; a failed read counts with this time
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
-    time_out: f64,
-}
+pub(super) use args::LayoutsArgs;
 
 pub(super) async fn layouts(args: LayoutsArgs) -> Result<()> {
     let began = Instant::now();
     raise_open_files_limit();
     args.check()?;
+    if args.recovery {
+        return recovery::recovery(&args, began).await;
+    }
     let common = &args.common;
     let rounds = common.rounds(2, 3)?;
     let variants = checked(args.variants())?;
@@ -151,13 +89,6 @@ pub(super) async fn layouts(args: LayoutsArgs) -> Result<()> {
     nodes.down()
 }
 
-/// One way of holding the orders, and the arm that writes them.
-struct Held {
-    copies: Copies,
-    writer: &'static str,
-    chosen: Chosen,
-}
-
 fn describe(report: &mut Report, designs: &Designs, parts: &[Held]) {
     for part in parts {
         let name = format!("tables of {}", part.writer);
@@ -177,245 +108,4 @@ fn describe(report: &mut Report, designs: &Designs, parts: &[Held]) {
                 disk grows with their number. Derived layouts have one replica each: beside all of the table's \
                 (helenus-derived), or in place of one of these (helenus-equal-disk).";
     report.notes.push(line.into());
-}
-
-impl LayoutsArgs {
-    fn check(&self) -> Result<()> {
-        check_bounds([
-            ("--cell-seconds", self.cell_seconds.unwrap_or(1.0), 3600.0),
-            ("--time-out", self.time_out, 3600.0),
-            ("--scale", self.scale(), 100.0),
-        ])?;
-        ensure!(
-            (0.0..=3600.0).contains(&self.warmup.unwrap_or(0.0)),
-            "--warmup must be from 0 to 3600"
-        );
-        for level in &self.consistency {
-            parse_consistency(level)?;
-        }
-        Ok(())
-    }
-
-    fn scale(&self) -> f64 {
-        self.scale.unwrap_or(self.common.either(0.02, 1.0))
-    }
-
-    fn variants(&self) -> Vec<Variant<()>> {
-        let mut variants = vec![Variant::new("off", (), &[])];
-        if !self.without.contains(&Part::Layouts) {
-            variants.push(Variant::new("", (), &[ENABLED]));
-        }
-        variants
-    }
-
-    /// Smaller with `--quick`. Returns also by how much annealing was above certified designs.
-    fn synthetic(&self) -> Result<(Vec<Synthetic>, Vec<f64>)> {
-        let calibrated = match &self.coefficients {
-            Some(path) => Some(coefficients::load(Some(path))?.coefficients),
-            None => None,
-        };
-        let quick = self.common.quick;
-        let (rows, queries, layouts_max) = self.common.either((5_000, 10, 3), (50_000, 30, 6));
-        let (mut all, mut gaps) = (Vec::new(), Vec::new());
-        for columns in if quick { 3..=4 } else { 2..=5 } {
-            let mut synthetic = Synthetic::draw(columns, rows, queries, self.common.seed);
-            gaps.extend(synthetic::plan(
-                &mut synthetic,
-                layouts_max,
-                self.common.seed,
-                calibrated,
-            )?);
-            all.push(synthetic);
-        }
-        if !quick {
-            // Too many orders to create them, but not to choose among them.
-            let mut synthetic = Synthetic::draw(8, 2_000, queries, self.common.seed);
-            gaps.extend(synthetic::plan(&mut synthetic, 1, self.common.seed, None)?);
-        }
-        if self.without.contains(&Part::Synthetic) {
-            all.clear();
-        }
-        Ok((all, gaps))
-    }
-
-    /// The first is the best single order.
-    fn parts(&self, designs: &Designs, with_layouts: bool, skipped: &mut Vec<String>) -> Vec<Held> {
-        let mut parts = Vec::new();
-        let add = |parts: &mut Vec<Held>, name: &str, form, writer, chosen: &Chosen, reads| {
-            let copies = Copies {
-                keyspace: format!("helenus_layouts_{name}"),
-                form,
-                orders: chosen.orders.clone(),
-                reads,
-                derived: None,
-            };
-            parts.push(Held {
-                copies,
-                writer,
-                chosen: chosen.clone(),
-            });
-        };
-        let wanted = |part| !self.without.contains(&part);
-        let Designs { single, exact, .. } = designs;
-        add(&mut parts, "tr", Form::Plain, TOKEN_AWARE, single, [0, 0]);
-        if wanted(Part::Declared) {
-            add(
-                &mut parts,
-                "declared",
-                Form::Plain,
-                DECLARED,
-                &designs.declared,
-                [0, 0],
-            );
-        }
-        // The client knows the table only.
-        if with_layouts {
-            add(&mut parts, "hr", Form::Layouts, HELENUS, exact, [0, 0]);
-            // At one copy more, and at the disk of a single order.
-            let replicas = self.common.replicas();
-            let kinds = [
-                ("3p1", DERIVED, replicas),
-                ("2p1", EQUAL_DISK, replicas - 1),
-            ];
-            for (name, writer, of_table) in kinds {
-                if wanted(Part::Derived) && of_table > 0 {
-                    add(&mut parts, name, Form::Layouts, writer, exact, [0, 0]);
-                    if let Some(held) = parts.last_mut() {
-                        held.copies.derived = Some(of_table);
-                    }
-                }
-            }
-            if let Some(annealed) = &designs.annealed {
-                add(
-                    &mut parts,
-                    "hrca",
-                    Form::Layouts,
-                    ANNEALED,
-                    annealed,
-                    [0, 0],
-                );
-            }
-        }
-        let has_sai = !self.common.cassandra.starts_with("4.");
-        if wanted(Part::Sai) && has_sai {
-            add(&mut parts, "sai", Form::Indexed, SAI, single, [0, 0]);
-        } else if wanted(Part::Sai) {
-            let version = &self.common.cassandra;
-            skipped.push(format!("Cassandra {version} has no SAI indexes."));
-        }
-        if wanted(Part::Views) {
-            add(&mut parts, "views", Form::Views, VIEWS, exact, exact.reads);
-        }
-        if wanted(Part::HandCopied) {
-            add(
-                &mut parts,
-                "copies",
-                Form::HandCopied,
-                HAND_COPIED,
-                exact,
-                exact.reads,
-            );
-        }
-        parts
-    }
-
-    fn endpoint(&self, name: &str, contact_points: &[String], policy: Policy) -> Endpoint {
-        let mut endpoint = Endpoint::new(name, contact_points.to_vec(), policy);
-        endpoint.connections_per_host = self.common.connections;
-        endpoint.request_timeout = Duration::from_secs_f64(self.time_out);
-        endpoint
-    }
-
-    fn contenders(
-        &self,
-        nodes: &Nodes,
-        parts: &[Held],
-        proxies: &[(Variant<()>, Proxy)],
-    ) -> Vec<Contender> {
-        let through = |name: &str| {
-            let proxy = if name == OFF { OFF } else { HELENUS };
-            let mut own = proxies.iter();
-            let own = own.find(|(variant, _)| name.starts_with(HELENUS) && variant.name == proxy);
-            own.map(|(_, proxy)| proxy)
-        };
-        let arm = |name: &str, copies: usize, writes: bool| {
-            let proxy = through(name);
-            let address = proxy.map(|proxy| vec![proxy.address.to_string()]);
-            let policy = if name == ROUND_ROBIN {
-                Policy::RoundRobin
-            } else {
-                Policy::TokenAware
-            };
-            let points = address.as_deref().unwrap_or(&nodes.contact_points);
-            Contender {
-                arm: Arm {
-                    endpoint: self.endpoint(name, points, policy),
-                    proxy_pid: proxy.map(Proxy::pid),
-                    admin: proxy.map(|proxy| proxy.admin),
-                },
-                copies,
-                writes,
-                with_paused_node: match self.common.quick {
-                    true => proxy.is_some(),
-                    false => proxy.is_some() || [TOKEN_AWARE, HAND_COPIED].contains(&name),
-                },
-            }
-        };
-        let mut arms = vec![
-            arm(TOKEN_AWARE, 0, true),
-            arm(ROUND_ROBIN, 0, false),
-            arm(OFF, 0, false),
-        ];
-        let others = parts.iter().enumerate().skip(1);
-        arms.extend(others.map(|(at, part)| arm(part.writer, at, true)));
-        for extra in &self.common.arms {
-            let mut other = arm(&extra.name, 0, false);
-            other.arm.endpoint.contact_points = vec![extra.address.clone()];
-            other.arm.proxy_pid = extra.pid;
-            arms.push(other);
-        }
-        arms
-    }
-
-    fn experiment(
-        &self,
-        rounds: usize,
-        nodes: &Nodes,
-        parts: &[Held],
-        proxies: &[(Variant<()>, Proxy)],
-        began: Instant,
-    ) -> Result<Layouts> {
-        let common = &self.common;
-        let measured = self.measured_rows;
-        let measured = measured.unwrap_or(common.either(1_000, 20_000));
-        let levels = self.consistency.iter();
-        let levels = levels.map(|text| parse_consistency(text));
-        Ok(Layouts {
-            orders: Arc::new(Orders {
-                rows: Vec::new(),
-                branches: self.branches,
-            }),
-            instances: Arc::new(Instances(Vec::new())),
-            copies: parts.iter().map(|part| part.copies.clone()).collect(),
-            arms: self.contenders(nodes, parts, proxies),
-            synthetic: Vec::new(),
-            replication: self.common.replicas(),
-            rounds,
-            levels: levels.collect::<Result<_>>()?,
-            clients: self.clients.into(),
-            writing_clients: self.writing_clients.into(),
-            measured_rows: measured as usize,
-            repetitions: common.either(5, 9),
-            warmup: common.span(self.warmup, 16.0, 80.0),
-            cell_warmup: common.span(None, 0.2, 1.0),
-            cell_time: common.span(self.cell_seconds, 1.0, 8.0),
-            time_out: Duration::from_secs_f64(self.time_out),
-            settle_max: common.span(None, 5.0, 60.0),
-            check_time: common.span(None, 1.0, 20.0),
-            compacts: !common.quick,
-            until: common.quick.then(|| began + QUICK),
-            watched: nodes.watched(common)?,
-            seed: common.seed,
-        })
-    }
 }

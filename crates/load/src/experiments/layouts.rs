@@ -30,6 +30,7 @@ mod plots;
 mod queries;
 mod reading;
 mod reads;
+mod recovery;
 mod rounds;
 mod synthetic;
 mod tables;
@@ -40,6 +41,9 @@ pub use compare::{DECLARED, DERIVED, EQUAL_DISK, HAND_COPIED, LAYOUTS_KEYS, SAI,
 pub use experiment::{Contender, Layouts, Nodes, Open};
 pub use orders::{CLUSTERING, Order, Orders, PARTITION, clerk_name};
 pub use queries::{Instance, Instances, KINDS, Kind};
+pub use recovery::{
+    FILLING_SECONDS, LOST_BYTES, Losses, REBUILD, RECOVERY, RECOVERY_KEYS, REPAIR, Rebuilt,
+};
 pub use synthetic::{Restriction, Synthetic};
 pub use tables::{ClusteringOrder, Copies, Form, create, primary_key};
 
@@ -54,6 +58,34 @@ impl Layouts {
     ) -> Result<Vec<Open>> {
         self.check()?;
         self.describe(report);
+        let open = self.connect(say).await?;
+        self.fill(&open, report, say).await?;
+        let direct = &self.arms[0].arm.endpoint;
+        synthetic::create(&self.synthetic, direct, self.replication, say).await?;
+        self.count(self.filled(), say).await?;
+        if let Some(nodes) = nodes.as_mut().filter(|_| self.compacts) {
+            say("compacting".into());
+            nodes.flush()?;
+            nodes.compact()?;
+        }
+        Ok(open)
+    }
+
+    /// Fills the tables of [`Self::recover`].
+    pub async fn fill_for_recovery(
+        &self,
+        report: &mut Report,
+        say: &mut dyn FnMut(String),
+    ) -> Result<()> {
+        self.check_recovery()?;
+        self.describe_recovery(report);
+        let open = self.connect(say).await?;
+        self.fill(&open, report, say).await?;
+        self.count(self.filled(), say).await
+    }
+
+    /// Connects all arms.
+    async fn connect(&self, say: &mut dyn FnMut(String)) -> Result<Vec<Open>> {
         let mut open = Vec::new();
         for arm in &self.arms {
             let endpoint = &arm.arm.endpoint;
@@ -73,15 +105,6 @@ impl Layouts {
                 false => None,
             };
             open.push(Open { readers, writer });
-        }
-        self.fill(&open, report, say).await?;
-        let direct = &self.arms[0].arm.endpoint;
-        synthetic::create(&self.synthetic, direct, self.replication, say).await?;
-        self.count(self.filled(), say).await?;
-        if let Some(nodes) = nodes.as_mut().filter(|_| self.compacts) {
-            say("compacting".into());
-            nodes.flush()?;
-            nodes.compact()?;
         }
         Ok(open)
     }

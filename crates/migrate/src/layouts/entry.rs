@@ -17,6 +17,11 @@ pub(super) const PROGRESS: Notes = Notes {
     item: "layout",
 };
 
+/// CQL that creates the table in which commands note how far they have come, where it is missing.
+pub fn create_progress() -> String {
+    PROGRESS.create()
+}
+
 /// The table that holds a layout of this one.
 pub(super) fn table_of(layout: &Layout, of: &TableName) -> TableName {
     TableName {

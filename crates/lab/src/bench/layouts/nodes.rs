@@ -62,7 +62,7 @@ impl Drop for OwnNodes<'_> {
 }
 
 /// Of all files in a folder. Files that are removed meanwhile do not count.
-fn bytes_in(folder: &Path) -> Result<u64> {
+pub(super) fn bytes_in(folder: &Path) -> Result<u64> {
     let entries =
         std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut total = 0;

@@ -2,7 +2,9 @@
 
 use crate::bench::table::{aligned, middle, table};
 use comfy_table::Table as TextTable;
-use helenus_load::experiments::layouts::{Contender, DISK, DISK_BYTES};
+use helenus_load::experiments::layouts::{
+    Contender, DISK, DISK_BYTES, FILLING_SECONDS, LOST_BYTES, REBUILD, RECOVERY, REPAIR,
+};
 use helenus_load::measure::Phase;
 use helenus_load::report::Report;
 use helenus_load::report::figures::{Figure, PER_SECOND, at_cost};
@@ -47,4 +49,33 @@ pub(super) fn cells_table(report: &Report, arms: &[Contender]) -> TextTable {
         }
     }
     aligned(table, 2)
+}
+
+/// A line for each restoration; the last columns are of a layout only.
+pub(super) fn recovery_table(report: &Report) -> TextTable {
+    let mut table = table([
+        "",
+        "round",
+        "seconds",
+        "rows",
+        "MB lost",
+        "copied and compared, s",
+    ]);
+    for by in [REBUILD, REPAIR] {
+        for (round, phase) in report.phases(by, RECOVERY).iter().enumerate() {
+            let extra = |name: &str, unit: f64| match phase.extra.get(name) {
+                Some(value) => format!("{:.1}", value / unit),
+                None => "–".to_owned(),
+            };
+            table.add_row([
+                by.to_owned(),
+                (round + 1).to_string(),
+                format!("{:.1}", phase.seconds),
+                phase.ops.to_string(),
+                extra(LOST_BYTES, 1e6),
+                extra(FILLING_SECONDS, 1.0),
+            ]);
+        }
+    }
+    aligned(table, 1)
 }

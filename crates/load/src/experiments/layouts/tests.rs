@@ -8,6 +8,8 @@ use crate::report::machine::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+mod recovery;
+
 const TIME_OUT: Duration = Duration::from_secs(10);
 
 fn experiment() -> Layouts {
