@@ -77,8 +77,9 @@ fn clients_stay_connected_as_who_they_are() {
     let mut halved = logged_in(proxy.address, "half");
     let query = envelope(4, 7, op::QUERY, &halved.query_body(READ, 1));
     halved.stream.write_all(&query[..20]).expect("sent");
-    let mut compressed = Client::connect(proxy.address, 4).expect("connect");
-    let asked = compressed.hello(&[("COMPRESSION", "lz4")]).expect("asked");
+    let plain = Client::connect(proxy.address, 4).expect("connect");
+    let mut compressed = Client::compressing(plain.stream, 4, Compression::Lz4);
+    let asked = compressed.hello(&[]).expect("asked");
     assert_eq!(asked.opcode, op::AUTHENTICATE);
     let accepted = compressed.log_in(token("small").as_bytes());
     assert_eq!(accepted.expect("an answer").opcode, op::AUTH_SUCCESS);
@@ -113,7 +114,7 @@ fn clients_stay_connected_as_who_they_are() {
         for (client, role) in clients.iter_mut().zip(roles) {
             assert_eq!(served_as(client).expect("served"), token(role));
         }
-        // Its client knows nothing of the compression.
+        // As it comes, to see that it is compressed.
         let query = compressed.query_body(READ, 1);
         compressed.send(6, op::QUERY, &query).expect("sent");
         let mut header = [0; HEADER_LEN];
