@@ -153,6 +153,9 @@ impl Arranged {
     }
 }
 
+/// More than any cluster has.
+const DATA_CENTRES_MAX: usize = 32;
+
 pub(super) struct Basis<'a> {
     pub workload: &'a Workload,
     pub model: &'a SampledModel<'a>,
@@ -168,6 +171,12 @@ pub(super) struct Basis<'a> {
 
 pub(super) fn arrange(args: &ArrangeArgs, basis: &Basis<'_>) -> Result<Arranged> {
     let (table, source) = replicated(args, basis.replication)?;
+    if table.len() > DATA_CENTRES_MAX {
+        bail!(
+            "the replication names {} data centres, more than {DATA_CENTRES_MAX}",
+            table.len()
+        );
+    }
     let asked = asked(basis, &table)?;
     let columns = basis.workload.table.clustering();
     let mut arranged = Arranged {

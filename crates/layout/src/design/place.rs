@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use crate::access::Access;
 use crate::cost::CostModel;
 use crate::design::candidates::Candidates;
+use crate::design::problem::Problem;
 use crate::design::solve::{Certificate, Effort, Objective, solve};
 use crate::layout::Layout;
 
@@ -182,7 +183,7 @@ pub fn read_at(
 /// The best layouts of one place, as if there were no others. By their number, from none.
 struct Single {
     chosen: Vec<Vec<usize>>,
-    /// Not less than these do all queries of the place cost.
+    /// Not less than these do all queries of the place cost. The last may be of any number.
     lower: Vec<f64>,
 }
 
@@ -217,9 +218,22 @@ fn singles(candidates: &Candidates, own: &[f64], options: &PlaceOptions) -> Vec<
             single.chosen.push(chosen);
             single.lower.push(lower * total);
         }
+        if count < options.copies_max {
+            // With more than are looked for: as if each query had the layout that is best for it.
+            let weights = problem.weights().iter().enumerate();
+            let least: f64 = weights
+                .map(|(query, weight)| weight * best_of(&problem, query))
+                .sum();
+            single.lower.push(least * total);
+        }
         single
     };
     options.asked.iter().map(of_place).collect()
+}
+
+fn best_of(problem: &Problem, query: usize) -> f64 {
+    let costs = (0..problem.candidates()).filter_map(|of| problem.row(of).get(query).copied());
+    costs.fold(f64::INFINITY, f64::min)
 }
 
 /// For each number of copies, the least that they cost divided among places, and how many each has.

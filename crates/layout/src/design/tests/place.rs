@@ -133,6 +133,25 @@ fn what_is_not_worth_it_is_not_placed() {
     assert_eq!(placed(&model, 3, &[vec![1.0]], 0), []);
 }
 
+#[test]
+fn more_copies_than_are_looked_for_at_one_place_are_not_called_the_best() {
+    let mut queries: Vec<Vec<usize>> = (1..6).map(|column| vec![column]).collect();
+    queries.push(vec![6, 7]);
+    let model = Bound(queries);
+    let options = PlaceOptions {
+        permuted: (0..8).collect(),
+        // For the last query [6, 7, …] would be better.
+        known: vec![layout(&[6, 1, 0, 2, 3, 4, 5, 7])],
+        asked: vec![vec![10.0, 10.0, 10.0, 10.0, 10.0, 1.0]],
+        copies_max: 8,
+        effort: Effort::default(),
+    };
+    let found = place(&model, 8, &options);
+    let (five, six) = (&found[4], &found[5]);
+    assert!(five.copies() == 5 && five.is_proven());
+    assert!(six.copies() == 6 && !six.is_proven(), "{six:?}");
+}
+
 /// The mean cost of all ways of holding layouts, the least for each number of copies.
 fn brute_force(
     model: &dyn CostModel,
