@@ -53,7 +53,7 @@ pub struct Common {
     pub clients: AtomicUsize,
     /// Nodes that Cassandra has reported as down.
     down: Mutex<FxHashSet<HostId>>,
-    /// So it has reported last, whatever was missed since.
+    /// Nodes whose last report was that they are down; kept when the control connection is lost.
     last_down: Mutex<FxHashSet<HostId>>,
     id_lookups: Mutex<IdLookups>,
     /// Workers that have ended.
@@ -278,6 +278,13 @@ impl Common {
             .lock()
             .map(|down| down.clone())
             .unwrap_or_default()
+    }
+
+    /// A node has answered since it was reported as down.
+    pub fn note_last_up(&self, host_id: HostId) {
+        if let Ok(mut last_down) = self.last_down.lock() {
+            last_down.remove(&host_id);
+        }
     }
 
     /// Nodes that Cassandra has reported as down and not as up again.

@@ -190,6 +190,8 @@ impl Watch {
             if votes.has_doubts() {
                 self.on_doubt(&"nodes differ in their schema, and most of them are needed to say what is right");
             }
+            // The nodes that would tell may be away themselves.
+            self.seen.away.note(&self.common);
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(waits::refresh());
         }

@@ -8,6 +8,7 @@ mod connection;
 pub(crate) mod contact;
 pub(crate) mod facts;
 pub(crate) mod first_contact;
+mod last_down;
 mod looks;
 mod members;
 mod movers;
@@ -84,6 +85,7 @@ pub(crate) async fn run(
             shared.doubt_prepared(None);
         }
         tracing::info!(node = %control.address, "control connection open again");
+        tokio::spawn(last_down::ask(shared.clone()));
         let back = format!("control connection to {} open", control.address);
         shared.events.note(Kind::ControlReturned, back);
         shared.tell_workers(&WorkerMessage::NodeUp(control.address));

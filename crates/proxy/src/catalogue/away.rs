@@ -41,8 +41,17 @@ impl Away {
     /// Notes how nodes are, and says which layouts miss writes because of that, if not now, then soon.
     pub(super) fn look_around(&mut self, common: &Process, catalogue: &Catalogue) -> Vec<Missed> {
         if common.draining.load(Ordering::Acquire) {
-            // Its links end.
             return Vec::new();
+        }
+        self.note(common);
+        self.missing(catalogue, &common.snapshot.load(), Instant::now(), now_ms())
+    }
+
+    /// Notes how nodes are.
+    pub(super) fn note(&mut self, common: &Process) {
+        if common.draining.load(Ordering::Acquire) {
+            // Its links end.
+            return;
         }
         let (snapshot, settings) = (common.snapshot.load(), common.settings.load());
         let has_logins = common.has_logins.load(Ordering::Relaxed);
@@ -51,9 +60,8 @@ impl Away {
         let nodes = snapshot.nodes().all().iter().enumerate();
         let reported = nodes.filter(|(_, node)| last_down.contains(&node.host_id()));
         let reported = reported.map(|(at, _)| at).collect();
-        let now = Instant::now();
-        self.look(&states, &reported, snapshot.nodes().hint_window(), now);
-        self.missing(catalogue, &snapshot, now, now_ms())
+        let window = snapshot.nodes().hint_window();
+        self.look(&states, &reported, window, Instant::now());
     }
 
     /// Notes how nodes are. `reported`: those that were reported as down. `window`: for how long hints are kept.
