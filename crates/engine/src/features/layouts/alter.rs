@@ -2,6 +2,7 @@
 //! carried to its layouts; whatever else changes rows, or what a statement means, is refused.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use helenus_cql::lexer::{Lexer, Token, TokenKind};
 use helenus_cql::{Name, fold_identifier};
@@ -36,6 +37,14 @@ const GRACE: &str = "gc_grace_seconds";
 /// covers is being copied.
 const GRACE_MIN: u64 = 3_600;
 
+/// In seconds. Hints of a derived layout live no longer than its tombstones, and are relied on for `hint_window`.
+fn grace_min(table: &LogicalTable, hint_window: Duration) -> u64 {
+    match table.copies.iter().any(Copy::is_derived) {
+        true => hint_window.as_secs().max(GRACE_MIN),
+        false => GRACE_MIN,
+    }
+}
+
 const OTHER_COLUMNS: &str = "columns can be added to it and dropped, but not renamed in table and layouts at the same \
                              moment";
 
@@ -54,6 +63,7 @@ pub(crate) fn alter_layouts(
     statement: &Statement,
     table: &Arc<LogicalTable>,
     now_us: i64,
+    hint_window: Duration,
 ) -> Result<Option<Carried>, String> {
     let text = &*statement.text;
     let span = statement.facts.spans.table.clone();
@@ -67,7 +77,7 @@ pub(crate) fn alter_layouts(
         Some((before, behind)) if begins_with(behind, "drop") => {
             drop_columns(before, behind, table, now_us)
         }
-        Some((before, behind)) => layouts_first(before, behind, table),
+        Some((before, behind)) => layouts_first(before, behind, table, hint_window),
         None => Err(NOT_UNDERSTOOD.to_owned()),
     };
     let LogicalTable { keyspace, name, .. } = &**table;
@@ -102,9 +112,11 @@ fn layouts_first(
     before: &str,
     behind: &str,
     table: &Arc<LogicalTable>,
+    hint_window: Duration,
 ) -> Result<Option<Carried>, String> {
+    let grace_min = grace_min(table, hint_window);
     let on = |copy: &Copy| -> Result<Option<String>, String> {
-        let behind = on_layout(behind, table, copy)?;
+        let behind = on_layout(behind, table, copy, grace_min)?;
         let physical = qualified(table, copy);
         Ok(behind.map(|behind| format!("{before}{physical}{behind}")))
     };
@@ -122,7 +134,12 @@ fn begins_with(text: &str, word: &str) -> bool {
 }
 
 /// The text behind the table's name, as it is on a layout, if that lacks it; or why layouts cannot follow.
-fn on_layout(behind: &str, table: &LogicalTable, copy: &Copy) -> Result<Option<String>, String> {
+fn on_layout(
+    behind: &str,
+    table: &LogicalTable,
+    copy: &Copy,
+    grace_min: u64,
+) -> Result<Option<String>, String> {
     let mut tokens = Lexer::new(behind);
     let first = tokens.next();
     let verb = first.map_or("", |token| text_of(behind, &token));
@@ -130,14 +147,14 @@ fn on_layout(behind: &str, table: &LogicalTable, copy: &Copy) -> Result<Option<S
         return added_columns::on_layout(behind, table, copy);
     }
     let refused = match is_one_of(verb, &["with"]) {
-        true => obstacle(behind, tokens),
+        true => obstacle(behind, tokens, grace_min),
         false => Some(OTHER_COLUMNS.to_owned()),
     };
     refused.map_or_else(|| Ok(Some(behind.to_owned())), Err)
 }
 
 /// Why options are not carried to layouts.
-fn obstacle(behind: &str, tokens: impl Iterator<Item = Token>) -> Option<String> {
+fn obstacle(behind: &str, tokens: impl Iterator<Item = Token>, grace_min: u64) -> Option<String> {
     let Some(options) = options(behind, tokens) else {
         return Some("its options are not understood".to_owned());
     };
@@ -152,11 +169,11 @@ fn obstacle(behind: &str, tokens: impl Iterator<Item = Token>) -> Option<String>
             return Some(format!("{name} is no option that is carried to layouts"));
         }
         // Cassandra takes '60' for a number, too.
-        let is_long = option.value.parse().is_ok_and(|seconds: u64| seconds >= GRACE_MIN);
+        let is_long = option.value.parse().is_ok_and(|seconds: u64| seconds >= grace_min);
         (name == GRACE && !is_long).then(|| {
             format!(
-                "{name} must be a number of at least {GRACE_MIN}, or a deletion could be forgotten while a \
-                 layout is being filled"
+                "{name} must be a number of at least {grace_min}, or a deletion could be forgotten while a \
+                 layout is being filled, and hints before they are sent"
             )
         })
     })
@@ -215,9 +232,22 @@ mod tests {
         let with = tokens.next();
         let with = with.filter(|with| is_one_of(text_of(behind, with), &["with"]));
         match with {
-            Some(_) => super::obstacle(behind, tokens),
+            Some(_) => super::obstacle(behind, tokens, GRACE_MIN),
             None => Some("it is about columns".to_owned()),
         }
+    }
+
+    #[test]
+    fn tombstones_of_derived_layouts_are_kept_as_long_as_hints_are_relied_on() {
+        let window = Duration::from_secs(10_800);
+        let mut table = crate::testing::bench::orders(true);
+        let on = |table: &LogicalTable, seconds: u32| {
+            let behind = format!(" WITH gc_grace_seconds = {seconds}");
+            on_layout(&behind, table, &table.copies[0], grace_min(table, window)).is_ok()
+        };
+        assert_eq!([3_599, 3_600].map(|of| on(&table, of)), [false, true]);
+        table.copies[0].keyspace = Some("shop__layouts".to_owned());
+        assert_eq!([10_799, 10_800].map(|of| on(&table, of)), [false, true]);
     }
 
     #[test]

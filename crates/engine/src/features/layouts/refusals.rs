@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use helenus_cql::lexer::{Lexer, Token, TokenKind};
 use helenus_cql::{Name, fold_identifier};
@@ -195,6 +195,7 @@ pub(crate) fn definition(
     statement: &Statement,
     table: Option<(&str, &str)>,
     now_us: i64,
+    hint_window: Duration,
     layouts: &Layouts,
 ) -> Result<Option<Carried>, String> {
     if let Some(why) = definition_refused(statement, table, layouts) {
@@ -202,9 +203,9 @@ pub(crate) fn definition(
     }
     let alters = Definition::of(&statement.text) == Definition::AltersTable;
     let table = table.and_then(|(keyspace, table)| layouts.table(keyspace, table));
-    table
-        .filter(|_| alters)
-        .map_or(Ok(None), |table| alter_layouts(statement, table, now_us))
+    table.filter(|_| alters).map_or(Ok(None), |table| {
+        alter_layouts(statement, table, now_us, hint_window)
+    })
 }
 
 /// Why a definition is refused whatever it says.

@@ -181,7 +181,8 @@ fn rewrite_on_layouts(
         (Kind::Ddl, Some(statement), _) => {
             let clock = &engine.cx.shared.features.layouts.clock;
             let now_us = clock.timestamp(engine.cx.since_1970());
-            let defined = definition(statement, table, now_us, &layouts);
+            let hint_window = engine.cx.snapshot.nodes().hint_window();
+            let defined = definition(statement, table, now_us, hint_window, &layouts);
             defined.map_err(Refusal::invalid)?.map(Rewriting::Carried)
         }
         (Kind::Opaque, Some(statement), _) if may_write => {
