@@ -207,7 +207,7 @@ async fn wait_for(time: Duration, what: &str, then: &str) {
     bar.finish_and_clear();
 }
 
-/// `12s`, `2000ms`, or milliseconds without a unit.
+/// `12s`, `2000ms`, `1d`, or milliseconds without a unit.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit());
     let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
@@ -215,8 +215,11 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
     match unit {
         "" | "ms" => Some(Duration::from_millis(number)),
         "s" => Some(Duration::from_secs(number)),
-        "m" => Some(Duration::from_secs(number * 60)),
-        "h" => Some(Duration::from_secs(number * 3600)),
+        "us" | "µs" => Some(Duration::from_micros(number)),
+        "ns" => Some(Duration::from_nanos(number)),
+        "m" => Some(Duration::from_secs(number.saturating_mul(60))),
+        "h" => Some(Duration::from_secs(number.saturating_mul(3_600))),
+        "d" => Some(Duration::from_secs(number.saturating_mul(86_400))),
         _ => None,
     }
 }
@@ -287,6 +290,9 @@ mod tests {
             ("2000ms", 2_000),
             ("500", 500),
             ("1m", 60_000),
+            ("3h", 10_800_000),
+            ("1d", 86_400_000),
+            ("7000us", 7),
         ] {
             assert_eq!(duration(text), Some(Duration::from_millis(ms)), "{text}");
         }

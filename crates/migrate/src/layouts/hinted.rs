@@ -119,7 +119,7 @@ impl Hinted {
         let window_s = window.unwrap_or(WINDOW_DEFAULT).as_secs();
         if u64::try_from(grace_s).is_ok_and(|grace_s| grace_s < window_s) {
             problems.push(format!(
-                "{table} has gc_grace_seconds = {grace_s}, and hints live no longer, where nodes are relied on to keep them \
+                "layouts of {table} have gc_grace_seconds = {grace_s}, and hints live no longer, where nodes are relied on to keep them \
                  for {window_s} s (max_hint_window): ALTER TABLE {} WITH gc_grace_seconds = {window_s}, or more",
                 table.to_cql()
             ));

@@ -179,7 +179,7 @@ async fn layout(
     if entry.is_derived() {
         let options = table::replication_options(cluster, &copy_name.keyspace).await?;
         let replicated_in = data_centers(&options, &cluster.data_centers());
-        let problems = hinted.problems(&copy_name, copy.gc_grace_seconds, &replicated_in);
+        let problems = hinted.problems(name, copy.gc_grace_seconds, &replicated_in);
         found.problems.extend(problems);
     }
     match table::load(cluster, name).await {

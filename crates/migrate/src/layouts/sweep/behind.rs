@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use helenus_catalogue::Layout;
 use helenus_catalogue::stored::WHOLE_TABLE;
 use helenus_catalogue::sweep::Due;
-use helenus_catalogue::waits::{lease, refresh};
+use helenus_catalogue::waits::lease;
 
 use super::super::entry::{begun_anew, claim, put};
 use super::super::fill::{self, Filled};
@@ -53,10 +53,10 @@ impl Left {
     }
 }
 
-/// A proxy reads the catalogue within [`refresh`], and then takes a layout that it finds behind for written for a lease,
-/// because others may read it for so long.
+/// A proxy relies on what it has read of the catalogue for a lease, and then takes a layout that it finds behind for
+/// written for another, because others may read it for so long.
 fn known_after() -> Duration {
-    lease() + refresh()
+    2 * lease()
 }
 
 /// Those that have not been begun anew since, to be compared as a whole.
