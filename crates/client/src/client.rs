@@ -223,6 +223,7 @@ impl<S: Read + Write> Client<S> {
 
     /// [`Self::call`] with flags in the header.
     pub fn call_flagged(&mut self, opcode: u8, flags: u8, body: &[u8]) -> Result<Answer> {
+        self.check_ended()?;
         let stream = self.free_stream()?;
         self.push(stream, opcode, flags, body);
         self.flush()?;
