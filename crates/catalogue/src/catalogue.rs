@@ -69,9 +69,9 @@ impl Layout {
         }
     }
 
-    /// True if it shows of a column that both tables have what its table shows: of that, each hides what was written until it
-    /// last dropped the column (`own_ms`, `copy_ms`), and whatever there is was compared since it was begun. Of the layout
-    /// that may be later: a statement that has dropped it of the table alone was repeated.
+    /// True if the layout shows the same values of a column as its table. Each of them hides what was written before it
+    /// last dropped the column (`own_ms`, `copy_ms`); what was there when the layout was begun has been compared since. The
+    /// layout may have dropped it later: a statement that had dropped it of the table alone was repeated.
     pub fn hides_what_its_table_hides(&self, own_ms: Option<i64>, copy_ms: Option<i64>) -> bool {
         match (own_ms, copy_ms) {
             (None, None) => true,
