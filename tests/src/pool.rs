@@ -114,6 +114,7 @@ fn wait_for_agreement(node: &mut Connection) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
     use std::process::{Child, Command, Stdio};
 
     use super::*;
@@ -125,19 +126,30 @@ mod tests {
         command
     }
 
-    /// A stand-in for a node of this cluster.
-    fn node(cluster: &Path) -> Child {
+    /// A stand-in for a node of a cluster, which ends with the test.
+    struct Node(Child);
+
+    impl Drop for Node {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    fn node(cluster: &Path) -> Node {
         std::fs::create_dir_all(cluster).expect("a folder");
         std::fs::write(cluster.join("lock"), "").expect("a lock");
         let mark = format!("-Dhelenus.cluster={}", cluster.display());
         let mut command = Command::new("sh");
-        command.args(["-c", "echo; while :; do sleep 0.05; done", "node", &mark]);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("sh");
+        // It waits without starting others: one that is just being started cannot be told from it.
+        command.args(["-c", "echo; read -r _", "node", &mark]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("sh");
         // It runs by then, and can be found.
         let mut line = [0];
         let output = child.stdout.as_mut().expect("its output");
         std::io::Read::read_exact(output, &mut line).expect("a line");
-        child
+        Node(child)
     }
 
     #[test]
@@ -150,22 +162,21 @@ mod tests {
         let path = pool.to_str().expect("a path");
         let mut keeper = script(&["keep", path, &maker.id().to_string()]);
         let mut keeper = keeper.spawn().expect("python3");
-        assert!(inside.try_wait().expect("asked").is_none());
+        assert!(inside.0.try_wait().expect("asked").is_none());
         maker.kill().expect("killed");
         maker.wait().expect("reaped");
         assert!(keeper.wait().expect("it ends").success());
-        assert!(!inside.wait().expect("reaped").success());
+        // By SIGKILL.
+        assert_eq!(inside.0.wait().expect("reaped").signal(), Some(9));
         assert!(!pool.exists());
-        assert!(beside.try_wait().expect("asked").is_none());
-        beside.kill().expect("killed");
-        beside.wait().expect("reaped");
+        assert!(beside.0.try_wait().expect("asked").is_none());
     }
 
     #[test]
     fn nodes_that_nobody_uses_stand_still() {
         let folder = tempfile::tempdir().expect("a folder");
         let (used, free) = (folder.path().join("used"), folder.path().join("free"));
-        let (mut first, mut second) = (node(&used), node(&free));
+        let (first, second) = (node(&used), node(&free));
         let lock = std::fs::File::open(used.join("lock")).expect("a lock");
         lock.lock().expect("locked");
         let path = folder.path().to_str().expect("a path");
@@ -175,8 +186,8 @@ mod tests {
                 .expect("python3")
                 .success()
         );
-        let state = |child: &Child| {
-            let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id()));
+        let state = |node: &Node| {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", node.0.id()));
             let stat = stat.expect("a process");
             stat.rsplit_once(") ")
                 .map(|(_, rest)| rest.starts_with('T'))
@@ -186,9 +197,5 @@ mod tests {
             assert!(begin.elapsed() < AGREEMENT_PATIENCE, "it goes on");
         }
         assert_eq!(state(&first), Some(false));
-        for child in [&mut first, &mut second] {
-            child.kill().expect("killed");
-            child.wait().expect("reaped");
-        }
     }
 }
