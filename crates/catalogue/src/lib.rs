@@ -34,6 +34,7 @@ mod belief;
 mod catalogue;
 pub mod change;
 mod flag;
+pub mod node_settings;
 pub mod stored;
 pub mod sweep;
 mod table;

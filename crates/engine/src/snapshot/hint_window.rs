@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::snapshot::timeouts::duration;
+use helenus_catalogue::node_settings::duration;
 
 /// The names under which nodes tell it. Before 4.1 the unit stands in the name.
 pub const SETTINGS: [&str; 3] = [

@@ -13,6 +13,8 @@
 
 use std::time::Duration;
 
+use helenus_catalogue::node_settings::duration;
+
 #[cfg(test)]
 mod tests;
 
@@ -129,22 +131,4 @@ impl Timeouts {
         };
         own.saturating_add(SLACK).max(self.queue)
     }
-}
-
-/// As Cassandra writes it since 4.1: a number and a unit.
-pub(super) fn duration(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    let at = text.find(|c: char| !c.is_ascii_digit())?;
-    let (number, unit) = text.split_at(at);
-    let number: u64 = number.parse().ok()?;
-    Some(match unit {
-        "ns" => Duration::from_nanos(number),
-        "us" | "µs" => Duration::from_micros(number),
-        "ms" => Duration::from_millis(number),
-        "s" => Duration::from_secs(number),
-        "m" => Duration::from_secs(number.saturating_mul(60)),
-        "h" => Duration::from_secs(number.saturating_mul(3_600)),
-        "d" => Duration::from_secs(number.saturating_mul(86_400)),
-        _ => return None,
-    })
 }

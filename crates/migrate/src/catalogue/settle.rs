@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use helenus_catalogue::node_settings;
 use helenus_catalogue::waits::lease;
 use helenus_console::terminal::spinner;
 use scylla::cluster::Node;
@@ -207,21 +208,10 @@ async fn wait_for(time: Duration, what: &str, then: &str) {
     bar.finish_and_clear();
 }
 
-/// `12s`, `2000ms`, `1d`, or milliseconds without a unit.
+/// A number and a unit, or milliseconds without one.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
-    let digits = text.find(|c: char| !c.is_ascii_digit());
-    let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
-    let number: u64 = number.parse().ok()?;
-    match unit {
-        "" | "ms" => Some(Duration::from_millis(number)),
-        "s" => Some(Duration::from_secs(number)),
-        "us" | "µs" => Some(Duration::from_micros(number)),
-        "ns" => Some(Duration::from_nanos(number)),
-        "m" => Some(Duration::from_secs(number.saturating_mul(60))),
-        "h" => Some(Duration::from_secs(number.saturating_mul(3_600))),
-        "d" => Some(Duration::from_secs(number.saturating_mul(86_400))),
-        _ => None,
-    }
+    let milliseconds = || text.parse().ok().map(Duration::from_millis);
+    node_settings::duration(text).or_else(milliseconds)
 }
 
 #[cfg(test)]
