@@ -8,7 +8,6 @@ pub mod distrust;
 mod entry;
 mod fill;
 mod following;
-mod hinted;
 mod home;
 pub mod names;
 mod ranges;

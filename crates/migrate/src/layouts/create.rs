@@ -19,7 +19,7 @@ pub use self::args::CreateArgs;
 use super::entry::{PROGRESS, begun_anew, put, table_of, tables_of};
 use super::fill::{self, Filled};
 use super::following::{add_columns, copy_grants};
-use super::hinted::Hinted;
+use super::replication::hinted::Hinted;
 use super::{home, ranges, rules, tables};
 use crate::catalogue::settle::{Emptying, Settle};
 use crate::catalogue::{self, Known, Needs, flags};

@@ -1,13 +1,13 @@
 //! How a keyspace is replicated, as an operator writes it.
 
+pub(super) mod hinted;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 use anyhow::{Context, Result, bail};
 use helenus_cql::lexer::{Lexer, Token, TokenKind};
 use helenus_cql::quote_text;
-
-use super::hinted;
 
 /// Stands before the names of Cassandra's own strategies in the schema.
 const PACKAGE: &str = "org.apache.cassandra.locator.";

@@ -11,8 +11,8 @@ use helenus_rows::{Column, Table, TableName};
 use serde_json::{Value, json};
 
 use super::entry::table_of;
-use super::hinted::{Hinted, data_centers};
 use super::ranges;
+use super::replication::hinted::{Hinted, data_centers};
 use super::sweep::Swept;
 use super::{home, names};
 use crate::catalogue::{self, Known, told_lost};

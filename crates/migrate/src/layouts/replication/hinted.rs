@@ -50,10 +50,10 @@ impl Keeping {
 
 /// Those of all nodes that tell, by their addresses.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Hinted(BTreeMap<String, Keeping>);
+pub(in crate::layouts) struct Hinted(BTreeMap<String, Keeping>);
 
 impl Hinted {
-    pub(super) async fn of(cluster: &Cluster) -> Hinted {
+    pub(in crate::layouts) async fn of(cluster: &Cluster) -> Hinted {
         let mut hinted = Hinted::default();
         for node in cluster.nodes() {
             if !node.is_connected() {
@@ -69,7 +69,7 @@ impl Hinted {
     }
 
     /// Refuses what could only be repaired by the sweep's round.
-    pub(super) fn check(
+    pub(in crate::layouts) fn check(
         &self,
         table: &TableName,
         grace_s: i32,
@@ -89,7 +89,7 @@ impl Hinted {
     }
 
     /// What is wrong for layouts with replicas in these data centres. `table`: the one with this grace of tombstones.
-    pub(super) fn problems(
+    pub(in crate::layouts) fn problems(
         &self,
         table: &TableName,
         grace_s: i32,
@@ -129,7 +129,7 @@ impl Hinted {
 }
 
 /// The data centres in which a keyspace with these options has replicas. `all`: those of the cluster.
-pub(super) fn data_centers(
+pub(in crate::layouts) fn data_centers(
     options: &HashMap<String, String>,
     all: &BTreeSet<String>,
 ) -> BTreeSet<String> {
