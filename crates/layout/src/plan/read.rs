@@ -3,8 +3,8 @@
 //! A copy answers if its answer is the table's own, or can be made that: the rows of one partition in the
 //! same order, which they have if the clustering columns not bound by `=` follow each other as in the table;
 //! only aggregates for which the order does not matter; or rows that are few enough to be sorted
-//! ([`Restore`]). Of these copies the one that is expected to cost the least is taken, if that is clearly less
-//! than what the table would cost.
+//! ([`Restore`]). Those of them that are expected to cost clearly less than the table are worth it, the cheapest most:
+//! the others are for where that is not held, or cannot be read.
 //!
 //! ```text
 //! cost of a copy in order  = share that is read · part of it that LIMIT leaves
@@ -24,19 +24,15 @@ use super::splice::{qualified, splice};
 use crate::access::Access;
 use crate::layout::Layout;
 
+/// A SELECT as it is carried out on a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Read {
-    Table,
-    /// `at`: which of [`LogicalTable::copies`]. The text has the client's markers in their order.
-    Copy {
-        at: usize,
-        text: String,
-        /// The answer is not in the table's order yet.
-        restore: Option<Restore>,
-        /// Then: the best of the copies that have the table's order, for answers that are too large to be
-        /// sorted. [`read_from`] has its text.
-        in_order: Option<usize>,
-    },
+pub struct CopyRead {
+    /// Which of [`LogicalTable::copies`].
+    pub at: usize,
+    /// It has the client's markers in their order.
+    pub text: String,
+    /// The answer is not in the table's order yet.
+    pub restore: Option<Restore>,
 }
 
 /// A copy is worth the detour if it costs less than this share of what the table costs.
@@ -46,9 +42,10 @@ const GAIN_SORTED: f64 = 0.5;
 /// Sorting a row, relative to reading it.
 const SORTING: f64 = 0.3;
 
-/// Where the SELECT is read. That the table takes the statement is known: its PREPARE succeeded.
-pub fn read(table: &LogicalTable, text: &str, facts: &Facts) -> Read {
-    best(table, text, facts).unwrap_or(Read::Table)
+/// The copies that are worth it to read the SELECT from, the cheapest first; without any, the table. That the table
+/// takes the statement is known: its PREPARE succeeded.
+pub fn read(table: &LogicalTable, text: &str, facts: &Facts) -> Vec<CopyRead> {
+    ranked(table, text, facts).unwrap_or_default()
 }
 
 /// The SELECT for one copy, whether or not it is the best, to go on where a page ended. None if that
@@ -74,7 +71,7 @@ pub fn read_and_sort(
     to_sort(table, text, facts, &question, copy)
 }
 
-fn best(table: &LogicalTable, text: &str, facts: &Facts) -> Option<Read> {
+fn ranked(table: &LogicalTable, text: &str, facts: &Facts) -> Option<Vec<CopyRead>> {
     if table.copies.is_empty() {
         return None;
     }
@@ -86,44 +83,34 @@ fn best(table: &LogicalTable, text: &str, facts: &Facts) -> Option<Read> {
         &question.shape,
         &Layout::own(table.clustering.len()),
     ));
-    // The cheapest of those that have the table's order, and of the others.
-    let mut ordered: Option<(f64, usize, &Copy)> = None;
-    let mut sorted: Option<(f64, usize, &Copy)> = None;
+    let mut worth_it = Vec::new();
     for (at, copy) in table.copies.iter().enumerate() {
         let Some(access) = usable(table, &question, copy) else {
             continue;
         };
-        let (cost, most, cheapest) = match access.in_order {
-            true => (share(&access) * limits.part_read, GAIN, &mut ordered),
+        let (cost, most) = match access.in_order {
+            true => (share(&access) * limits.part_read, GAIN),
             false if !limits.may_sort => continue,
-            false => {
-                let cost = share(&access) + SORTING * question.matching;
-                (cost, GAIN_SORTED, &mut sorted)
-            }
+            false => (share(&access) + SORTING * question.matching, GAIN_SORTED),
         };
-        let is_worth_it = cost < most * own * limits.part_read;
-        if is_worth_it && cheapest.is_none_or(|(least, ..)| cost < least) {
-            *cheapest = Some((cost, at, copy));
+        if cost < most * own * limits.part_read {
+            worth_it.push((cost, !access.in_order, at));
         }
     }
-    let sorted = sorted.filter(|(cost, ..)| ordered.is_none_or(|(ordered, ..)| *cost < ordered));
-    if let Some((_, at, copy)) = sorted
-        && let Some((text, restore)) = to_sort(table, text, facts, &question, copy)
-    {
-        return Some(Read::Copy {
-            at,
-            text,
-            restore: Some(restore),
-            in_order: ordered.map(|(_, at, _)| at),
-        });
-    }
-    let (_, at, copy) = ordered?;
-    Some(Read::Copy {
-        at,
-        text: in_order(table, text, facts, &question, copy)?,
-        restore: None,
-        in_order: None,
-    })
+    // Of equal ones first those with the order, and then as the copies come.
+    worth_it.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let reads = worth_it.into_iter().filter_map(|(_, is_sorted, at)| {
+        let copy = table.copies.get(at)?;
+        let (text, restore) = match is_sorted {
+            true => {
+                let (text, restore) = to_sort(table, text, facts, &question, copy)?;
+                (text, Some(restore))
+            }
+            false => (in_order(table, text, facts, &question, copy)?, None),
+        };
+        Some(CopyRead { at, text, restore })
+    });
+    Some(reads.collect())
 }
 
 /// Consequences of LIMIT, and of the number of rows that are expected, for a choice.

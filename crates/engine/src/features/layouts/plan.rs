@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use helenus_cql::{Facts, Kind};
-use helenus_layout::plan::{self, LogicalTable};
+use helenus_layout::plan::{self, CopyRead, LogicalTable};
 
 use crate::features::layouts::LayoutStats;
 use crate::features::layouts::restored_order::RestoredOrder;
@@ -35,19 +35,17 @@ pub(crate) enum Plan<S> {
 /// A read as it would be on each layout.
 #[derive(Debug)]
 pub(crate) struct CopyReads<S> {
-    /// The layout that reads the fewest rows, if that is not the table itself.
-    pub best: Option<Best<S>>,
-    /// If its rows come in another order: the best of those with the table's, for when it cannot be read.
-    pub in_order: Option<usize>,
+    /// The layouts that are worth it to read, the cheapest first.
+    pub ranked: Box<[Ranked<S>]>,
     /// By layout; `None` where it would answer differently.
     derived: Box<[OnceLock<Option<Arc<S>>>]>,
     /// By layout.
     stats: Box<[OnceLock<Arc<LayoutStats>>]>,
 }
 
-/// The layout on which a read is carried out.
+/// A layout on which a read is carried out.
 #[derive(Debug)]
-pub(crate) struct Best<S> {
+pub(crate) struct Ranked<S> {
     pub at: usize,
     pub statement: Arc<S>,
     /// How its answers become the table's, if their rows come in another order.
@@ -115,37 +113,25 @@ impl<S: OfText> CopyReads<S> {
     fn of(table: &LogicalTable, text: &str, facts: &Facts) -> CopyReads<S> {
         let derived: Box<[OnceLock<Option<Arc<S>>>]> =
             table.copies.iter().map(|_| OnceLock::new()).collect();
-        let (best, in_order) = match plan::read(table, text, facts) {
-            plan::Read::Copy {
-                at,
-                text,
-                restore,
-                in_order,
-            } => {
-                let order = restore.as_ref().map(RestoredOrder::of);
-                // `None` within: the order of a type is not known.
-                let order = order.map_or(Some(None), |order| order.map(|of| Some(Arc::new(of))));
-                let best = order.map(|order| Best {
-                    at,
-                    statement: Arc::new(S::of_text(&text)),
-                    order,
-                });
-                (best, in_order)
+        let ranked = plan::read(table, text, facts).into_iter();
+        let ranked = ranked.filter_map(|CopyRead { at, text, restore }| {
+            let order = match &restore {
+                // `None` if the order of a type is not known.
+                Some(restore) => Some(Arc::new(RestoredOrder::of(restore)?)),
+                None => None,
+            };
+            let statement = Arc::new(S::of_text(&text));
+            if let (None, Some(of)) = (&order, derived.get(at)) {
+                _ = of.set(Some(statement.clone()));
             }
-            plan::Read::Table => (None, None),
-        };
-        if let Some(Best {
-            at,
-            statement,
-            order: None,
-        }) = &best
-            && let Some(of) = derived.get(*at)
-        {
-            _ = of.set(Some(statement.clone()));
-        }
+            Some(Ranked {
+                at,
+                statement,
+                order,
+            })
+        });
         CopyReads {
-            best,
-            in_order,
+            ranked: ranked.collect(),
             derived,
             stats: table.copies.iter().map(|_| OnceLock::new()).collect(),
         }

@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use helenus_cql::Selected;
 use helenus_layout::plan::{Copy, LogicalTable};
-use helenus_policy::ring::NodeIndex;
 use helenus_wire::{
     Consistency, ExecuteView, Malformed, Opcode, Options, QueryView, ResultKind, Version, code,
     flags, query_flags, result_kind, same_columns, strip_prelude,
@@ -112,7 +111,7 @@ pub(crate) fn read_of_layout(
     Ok(read)
 }
 
-/// The read on the layout that is expected to be the best for it, where nothing speaks against that.
+/// The read on the best layout of those that are near, or else of those that are not; `None` if none can be read.
 fn best_read(
     engine: &mut Engine,
     arrival: &Arrival<'_>,
@@ -124,19 +123,28 @@ fn best_read(
     if has_payload || options.consistency.is_serial() {
         return None;
     }
-    let best = reads.copies.best.as_ref()?;
-    let best = Candidate {
-        table: reads.table,
-        at: best.at,
-        derived: &best.statement,
-        order: best.order.as_ref(),
-        state: None,
-    };
-    let read = allowed_read(engine, arrival, analysis, options, best);
-    read.or_else(|| {
-        let next = as_it_comes(reads, reads.copies.in_order?)?;
-        allowed_read(engine, arrival, analysis, options, next)
-    })
+    for distance in [Distance::Near, Distance::Far] {
+        for ranked in &reads.copies.ranked {
+            let candidate = Candidate {
+                table: reads.table,
+                at: ranked.at,
+                derived: &ranked.statement,
+                order: ranked.order.as_ref(),
+                state: None,
+            };
+            let copy = reads.table.copies.get(ranked.at)?;
+            let level = options.consistency;
+            let found = distance_of(engine, arrival, analysis, level, reads.table, copy);
+            if found != Some(distance) {
+                continue;
+            }
+            let read = allowed_read(engine, arrival, analysis, options, candidate);
+            if read.is_some() {
+                return read;
+            }
+        }
+    }
+    None
 }
 
 /// The read of a candidate, if the client may read the layout.
@@ -149,10 +157,6 @@ fn allowed_read(
 ) -> Option<LayoutRead> {
     let table = candidate.table;
     let copy = table.copies.get(candidate.at)?;
-    let level = options.consistency;
-    if !may_read(copy, level) || !is_there(engine, arrival, analysis, level, table, copy) {
-        return None;
-    }
     let layout = (table.keyspace_of(copy), &*copy.physical);
     let denied = engine.links.is_denied(arrival.pool, layout, engine.cx.now);
     (!denied).then(|| layout_read(engine, arrival, analysis, options, candidate))?
@@ -417,32 +421,49 @@ fn may_read(copy: &Copy, consistency: Consistency) -> bool {
     !copy.is_derived() || weak.contains(&consistency)
 }
 
-/// True if a layout that has owners of its own may have the partition as its table has it, and one of these is there: they
-/// are fewer than the table's, as a rule.
-fn is_there(
+/// Where the nearest replica of a layout is that can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Distance {
+    /// Where the table's are, or in the data centre.
+    Near,
+    /// In another data centre.
+    Far,
+}
+
+/// How far away a layout is; `None` if it cannot be read. One that has owners of its own, fewer than the table as a rule,
+/// cannot while none of them is there, or while it may not have the partition as its table has it.
+fn distance_of(
     engine: &Engine,
     arrival: &Arrival<'_>,
     analysis: &Analysis<'_>,
     level: Consistency,
     table: &LogicalTable,
     copy: &Copy,
-) -> bool {
+) -> Option<Distance> {
     if !copy.is_derived() {
-        return true;
+        return Some(Distance::Near);
     }
-    let Some(place) = &analysis.place else {
-        return false;
-    };
+    if !may_read(copy, level) {
+        return None;
+    }
+    let place = analysis.place.as_ref()?;
     let doubts = &engine.cx.shared.features.layouts.doubts;
     if doubts.holds((&table.keyspace, &table.name), place.token, engine.cx.now) {
-        return false;
+        return None;
     }
-    let owners = engine.cx.snapshot.schema().owners(table.keyspace_of(copy));
-    let owners = owners.map_or(&[][..], |owners| owners.of_slot(place.slot));
-    let is_remote = |node| engine.cx.snapshot.nodes().is_remote(node);
-    let counts = |node: &&NodeIndex| !(level.is_dc_local() && is_remote(**node));
-    let is_fit = |node: &NodeIndex| engine.links.is_fit(&engine.cx, arrival.pool, *node);
-    owners.iter().filter(counts).any(is_fit)
+    let owners = engine
+        .cx
+        .snapshot
+        .schema()
+        .owners(table.keyspace_of(copy))?;
+    let owners = owners.of_slot(place.slot).iter();
+    let mut fit = owners.filter(|node| engine.links.is_fit(&engine.cx, arrival.pool, **node));
+    let nodes = engine.cx.snapshot.nodes();
+    let first = nodes.is_remote(*fit.next()?);
+    match first && fit.all(|node| nodes.is_remote(*node)) {
+        false => Some(Distance::Near),
+        true => (!level.is_dc_local()).then_some(Distance::Far),
+    }
 }
 
 /// The read on one layout, if it has the table's order there.

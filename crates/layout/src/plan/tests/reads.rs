@@ -11,16 +11,16 @@ fn check(order: &[usize], text: &str, expected: Option<&str>) {
 fn check_on(table: &LogicalTable, text: &str, expected: Option<&str>) {
     let facts = helenus_cql::facts(text);
     assert_eq!(facts.kind, helenus_cql::Kind::Select, "{text}");
-    let expected = expected.map_or(Read::Table, |text| Read::Copy {
+    let expected = expected.map(|text| CopyRead {
         at: 0,
         text: text.to_owned(),
         restore: None,
-        in_order: None,
     });
-    assert_eq!(read(table, text, &facts), expected, "{text}");
-    if let Read::Copy {
+    let best = read(table, text, &facts).into_iter().next();
+    assert_eq!(best, expected, "{text}");
+    if let Some(CopyRead {
         at, text: derived, ..
-    } = expected
+    }) = expected
     {
         assert_eq!(read_from(table, text, &facts, at), Some(derived));
     }
@@ -33,12 +33,13 @@ fn check_sorted(table: &LogicalTable, text: &str, expected: &str, keys: &str, ap
     let expected = format!("{expected} LIMIT 5001 ALLOW FILTERING");
     let facts = helenus_cql::facts(&text);
     let found = read(table, &text, &facts);
-    let Read::Copy {
-        at: 0,
-        text: derived,
-        restore: Some(restore),
-        in_order: None,
-    } = &found
+    let [
+        CopyRead {
+            at: 0,
+            text: derived,
+            restore: Some(restore),
+        },
+    ] = &found[..]
     else {
         panic!("{text} is {found:?}");
     };
@@ -176,7 +177,7 @@ fn what_cannot_be_sorted_reads_the_table() {
     let bac = table(&[BAC]);
     let on_table = |table: &LogicalTable, text: &str| {
         let text = format!("{text} ALLOW FILTERING");
-        assert_eq!(read(table, &text, &helenus_cql::facts(&text)), Read::Table);
+        assert_eq!(read(table, &text, &helenus_cql::facts(&text)), []);
         assert_eq!(
             read_and_sort(table, &text, &helenus_cql::facts(&text), 0),
             None,
@@ -219,7 +220,7 @@ fn rows_are_sorted_if_they_are_few_and_a_limit_is_no_shorter_way() {
     let sorted = "SELECT a, b, c FROM ks.t__layout_0 WHERE k = 1 AND b > 2";
     let is_table = |table: &LogicalTable, text: &str| {
         let text = format!("{text} ALLOW FILTERING");
-        assert_eq!(read(table, &text, &helenus_cql::facts(&text)), Read::Table);
+        assert_eq!(read(table, &text, &helenus_cql::facts(&text)), []);
     };
     check_sorted(&counted(BAC, 16_000.0), text, sorted, "0 -1 2", 2);
     is_table(&counted(BAC, 17_000.0), text);
@@ -252,27 +253,16 @@ fn rows_are_sorted_if_they_are_few_and_a_limit_is_no_shorter_way() {
     // One that has the order is better than one that is a little shorter.
     let both = table(&[CBA, BAC]);
     let text = "SELECT a FROM t WHERE k = 1 AND b = 2 AND v = 3 ALLOW FILTERING";
-    let Read::Copy {
-        at: 1,
-        restore: None,
-        ..
-    } = read(&both, text, &helenus_cql::facts(text))
-    else {
-        panic!("the copy with the table's order");
+    let ranked = |table: &LogicalTable, text: &str| -> Vec<(usize, bool)> {
+        let ranked = read(table, text, &helenus_cql::facts(text)).into_iter();
+        ranked.map(|of| (of.at, of.restore.is_some())).collect()
     };
+    assert_eq!(ranked(&both, text)[0], (1, false));
     // One that is much shorter is better, as long as its answers can be sorted.
     let text = "SELECT a FROM t WHERE k = 1 AND b = 2 AND c > 3 AND v = 3 ALLOW FILTERING";
     let both = table(&[&[0, 2, 1], BAC, &[1, 2, 0]]);
-    let found = read(&both, text, &helenus_cql::facts(text));
-    let Read::Copy {
-        at: 2,
-        restore: Some(_),
-        in_order: Some(1),
-        ..
-    } = found
-    else {
-        panic!("the shorter copy, or else the one with the table's order: {found:?}");
-    };
+    // And else the one with the table's order.
+    assert_eq!(ranked(&both, text)[..2], [(2, true), (1, false)]);
 }
 
 #[test]
@@ -415,10 +405,8 @@ fn the_copy_with_the_fewest_rows_is_taken_if_it_is_worth_it() {
     let mut table = table(&[BAC, CBA, &[1, 2, 0]]);
     let choice = |table: &LogicalTable, text: &str| {
         let text = format!("{text} ALLOW FILTERING");
-        match read(table, &text, &helenus_cql::facts(&text)) {
-            Read::Table => None,
-            Read::Copy { at, .. } => Some(at),
-        }
+        let ranked = read(table, &text, &helenus_cql::facts(&text));
+        ranked.first().map(|best| best.at)
     };
     let both = "SELECT v FROM t WHERE k = 1 AND b = 2 AND c = 3";
     assert_eq!(choice(&table, both), Some(1));
@@ -473,7 +461,7 @@ fn lists_are_sliced_or_filtered_and_bind_no_order() {
 fn an_index_answers_itself() {
     let mut table = table(&[CAB]);
     let text = "SELECT v FROM t WHERE k = 1 AND c = 2 ALLOW FILTERING";
-    assert_ne!(read(&table, text, &helenus_cql::facts(text)), Read::Table);
+    assert_ne!(read(&table, text, &helenus_cql::facts(text)), []);
     table.indexed = true;
     check_on(&table, text, None);
 }

@@ -2,13 +2,20 @@
 
 mod written;
 
+use std::sync::Arc;
+
+use helenus_policy::ring::{NodeSpec, Replication, Ring};
+use helenus_policy::route::{Locality, NodeTable};
+use helenus_policy::token::{Partitioner, Token};
 use helenus_wire::{Consistency, Opcode, QueryView, Version, code, write};
 
+use crate::config::Config;
 use crate::features::layouts::Output as OfLayouts;
 use crate::features::{self};
 use crate::output::Output;
+use crate::support::tick::TICK;
 use crate::testing::bench::{
-    Asking, BIGINT, Bench, DERIVED, LAYOUT, Spec, TABLE, error_body, rows, rows_in,
+    Asking, BIGINT, Bench, DERIVED, LAYOUT, Spec, TABLE, error_body, orders, rows, rows_in,
 };
 
 pub(super) const VOID: [u8; 4] = 1_i32.to_be_bytes();
@@ -281,5 +288,79 @@ fn a_table_is_not_defined_otherwise_while_a_layout_of_it_is_behind() {
         let (code, why) = bench.error();
         assert_eq!(code, code::INVALID, "{text}");
         assert!(why.contains("sweep"), "{why}");
+    }
+}
+
+/// A table that two nodes hold, one of them in another data centre, with a layout at each: the one elsewhere is read first
+/// where both can be.
+fn near_and_far(allow_remote_dc: bool, is_near_readable: bool) -> Bench {
+    const FAR: &str = "app__far";
+    let mut config = Config::default();
+    config.layouts.enabled = true;
+    config.cluster.allow_remote_dc = allow_remote_dc;
+    let bench = Bench::with_nodes(2, config, (Version::V5, Version::V5));
+    let mut table = orders(true);
+    let mut near = table.copies[0].clone();
+    near.keyspace = Some(DERIVED.to_owned());
+    near.readable = is_near_readable;
+    table.copies[0].keyspace = Some(FAR.to_owned());
+    table.copies[0].physical = "orders__layout_far".to_owned();
+    table.copies.push(near);
+    bench.adopt(table);
+    let data_centers = ["here", "there"];
+    let specs: Vec<NodeSpec> = (0..2)
+        .map(|node| NodeSpec {
+            dc: data_centers[node].to_owned(),
+            rack: String::new(),
+            tokens: vec![Token::Murmur3(node as i64)],
+        })
+        .collect();
+    let ring = Ring::new(Partitioner::Murmur3, &specs);
+    let of = |data_centers: &[&str]| {
+        let replicas = data_centers.iter().map(|name| ((*name).to_owned(), 1));
+        let replicas = Replication::NetworkTopology(replicas.collect());
+        Arc::new(ring.replica_sets(&replicas))
+    };
+    let next = bench.common.snapshot.load().successor();
+    let next = next
+        .places(NodeTable::from_localities([
+            Locality::LocalDc,
+            Locality::Remote,
+        ]))
+        .keyspace("app", of(&data_centers))
+        .keyspace(DERIVED, of(&["here"]))
+        .keyspace(FAR, of(&["there"]));
+    bench.common.store(next.build());
+    bench.renew();
+    bench
+}
+
+#[test]
+fn a_layout_that_is_near_is_read_before_a_better_one_that_is_not() {
+    for (allow_remote_dc, is_near_readable, level, expected) in [
+        (false, true, 1_u16, LAYOUT),
+        (true, true, 1, LAYOUT),
+        (true, true, 10, LAYOUT),
+        (true, false, 1, "orders__layout_far"),
+        (true, false, 10, "app.orders "),
+    ] {
+        let mut bench = near_and_far(allow_remote_dc, is_near_readable);
+        bench.wait(TICK);
+        let asking = Asking {
+            level: Some(level),
+            ..Asking::default()
+        };
+        let body = asking.query(Version::V5, READ);
+        bench.ask(Opcode::Query, 2, &body);
+        let asked: Vec<String> = (0..2)
+            .flat_map(|node| bench.at(node))
+            .map(|(_, _, body)| {
+                let view = QueryView::parse(&body, Version::V5).expect("a QUERY");
+                view.text.to_owned()
+            })
+            .collect();
+        let case = (allow_remote_dc, is_near_readable, level);
+        assert_eq!(asked.len(), 1, "{case:?}: {asked:?}");
+        assert!(asked[0].contains(expected), "{case:?}: {asked:?}");
     }
 }
