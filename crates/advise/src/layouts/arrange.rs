@@ -23,7 +23,7 @@ pub(super) mod commands;
 
 /// Replicas of a table of which nothing is known.
 const TABLE_REPLICAS: u8 = 3;
-/// About a second for the exact search, and another for what it has found.
+/// About a second.
 const EFFORT: Effort = Effort {
     evaluations_max: 1_000_000_000,
 };

@@ -2,20 +2,12 @@
 //!
 //! ```text
 //! minimise  Σ over places p and queries q of weight(q, p) · cost(q, p)      with at most so many copies in all places
-//! cost(q, p) = cost of q on the best layout of all, if that is held at p, otherwise on the table
+//! cost(q, p) = cost of q on the table, or on the best layout that is held at p
 //! ```
 //!
-//! The table is held at every place. A proxy chooses among all layouts of a table, wherever they are held, and reads the
-//! table if the best is not held where it is: a layout of another place can be in the way. Of layouts that are equally
-//! good any may be chosen, so all of them have to be there.
-//!
-//! 1. If no layout could be in the way, places would be independent: the exact search (`solve.rs`) finds the best 1, 2, …
-//!    layouts of each, and the best division of the copies among them is a lower bound.
-//! 2. All ways of holding the layouts that were found there are looked at one by one, up to a limit on the work.
-//!
-//! Limits: a proxy that cannot read the best layout may find another that has the table's order; this is not counted.
-
-use std::collections::BTreeMap;
+//! The table is held at every place. A proxy reads the best layout that is held where it is, so places are independent:
+//! the exact search (`solve.rs`) finds the best 1, 2, … layouts of each, and the copies are divided among them so that the
+//! sum is least.
 
 use crate::access::Access;
 use crate::cost::CostModel;
@@ -51,12 +43,11 @@ impl Held {
 pub struct PlaceOptions {
     /// Clustering columns that may change places; see [`Layout::all`].
     pub permuted: Vec<usize>,
-    /// Layouts that are tried besides those that are found; they stand for all that do the same for every query.
+    /// Layouts that are taken in place of others that do the same for every query of a place.
     pub known: Vec<Layout>,
     pub asked: Asked,
     /// Of layouts, in all places together.
     pub copies_max: usize,
-    /// Of the exact search and of the look at all ways, each.
     pub effort: Effort,
 }
 
@@ -92,45 +83,22 @@ pub fn place(model: &dyn CostModel, columns: usize, options: &PlaceOptions) -> V
     let own = Layout::own(columns);
     let all = Layout::all(columns, &options.permuted);
     let candidates = Candidates::new(model, all, std::slice::from_ref(&own));
-    let mut pool = Pool::new(model, columns);
-    let singles = singles(&candidates, &pool.own, options);
-    let found = singles.iter().flat_map(|single| &single.chosen).flatten();
-    let found = found.filter_map(|c| candidates.layouts().get(*c));
-    for layout in options.known.iter().chain(found) {
-        pool.add(model, layout);
-    }
-    let bounds = division(&singles, options.copies_max);
-    let mut search = Search {
-        pool: &pool,
-        asked: &options.asked,
-        best: vec![None; options.copies_max + 1],
-        evaluations_left: options.effort.evaluations_max,
-    };
-    // First, so that of equal ways the one of layouts that are known is kept.
-    search.extend(0, &mut Vec::new(), 0);
-    for (_, counts) in &bounds {
-        let chosen = singles.iter().zip(counts);
-        let chosen =
-            chosen.map(|(single, count)| single.chosen.get(*count).map_or(&[][..], Vec::as_slice));
-        let rows = chosen.map(|chosen| {
-            let layouts = chosen.iter().filter_map(|c| candidates.layouts().get(*c));
-            layouts
-                .map(|layout| costs_on(model, layout))
-                .collect::<Vec<_>>()
-        });
-        search.look(&pool.combined(&rows.collect::<Vec<_>>()));
-    }
+    let singles = singles(&candidates, &costs_on(model, &own), options);
+    let bounds = divisions(&singles, options.copies_max, |way| way.lower);
+    let divisions = divisions(&singles, options.copies_max, |way| way.cost);
     let mut placements: Vec<Placement> = Vec::new();
-    let mut least = pool.total(&[], &options.asked);
-    for (best, (bound, _)) in search.best.into_iter().zip(&bounds) {
-        let Some(best) = best.filter(|best| best.cost < least * (1.0 - ROUNDING)) else {
+    let mut least = divisions[0].0;
+    for ((cost, counts), (bound, _)) in divisions.iter().zip(&bounds).skip(1) {
+        if *cost >= least * (1.0 - ROUNDING) {
             continue;
-        };
-        least = best.cost;
+        }
+        least = *cost;
+        let chosen = singles.iter().zip(counts);
+        let chosen = chosen.map(|(ways, count)| ways.get(*count).map_or(&[][..], |w| &w.chosen));
         placements.push(Placement {
-            held: pool.held(&best.held, places),
-            cost_us: best.cost / total,
-            lower_bound_us: bound.min(best.cost) / total,
+            held: held(&candidates, &chosen.collect::<Vec<_>>(), &options.known),
+            cost_us: cost / total,
+            lower_bound_us: bound.min(*cost) / total,
         });
     }
     placements
@@ -143,18 +111,18 @@ pub fn cost_by_place(
     held: &[Held],
     asked: &[Vec<f64>],
 ) -> Vec<Option<f64>> {
-    // Layouts that do the same are not one: a proxy may choose either.
-    let mut pool = Pool::new(model, columns);
-    pool.rows = held.iter().map(|of| costs_on(model, &of.layout)).collect();
-    let places = held.iter().map(|held| {
-        let places = (0..u32::BITS).zip(&held.places);
-        let places = places.filter(|(_, held)| **held);
-        places.map(|(place, _)| 1_u32 << place).sum()
-    });
-    let chosen: Vec<(usize, u32)> = places.enumerate().collect();
+    let own = costs_on(model, &Layout::own(columns));
+    let rows: Vec<Vec<f64>> = held.iter().map(|of| costs_on(model, &of.layout)).collect();
     let of_place = |(place, weights): (usize, &Vec<f64>)| {
         let total: f64 = weights.iter().sum();
-        (total > 0.0).then(|| pool.cost_at(place, &chosen, weights) / total)
+        let here = || (rows.iter().zip(held)).filter(|(_, held)| held.places[place]);
+        let cost = |query: usize| {
+            let costs = here().map(|(row, _)| row[query]);
+            costs.fold(own[query], f64::min)
+        };
+        let asked = weights.iter().enumerate().filter(|(_, w)| **w > 0.0);
+        let sum: f64 = asked.map(|(query, weight)| weight * cost(query)).sum();
+        (total > 0.0).then(|| sum / total)
     };
     asked.iter().enumerate().map(of_place).collect()
 }
@@ -180,28 +148,35 @@ pub fn read_at(
     rows.iter().map(of_row).collect()
 }
 
-/// The best layouts of one place, as if there were no others. By their number, from none.
-struct Single {
-    chosen: Vec<Vec<usize>>,
-    /// Not less than these do all queries of the place cost. The last may be of any number.
-    lower: Vec<f64>,
+/// Some layouts at one place.
+struct Way {
+    chosen: Vec<usize>,
+    /// Of all queries of the place.
+    cost: f64,
+    /// With as many layouts they do not cost less.
+    lower: f64,
 }
 
-fn singles(candidates: &Candidates, own: &[f64], options: &PlaceOptions) -> Vec<Single> {
+/// The best layouts of each place, by their number, from none. With more than [`HELD_MAX`] only the bound is lower.
+fn singles(candidates: &Candidates, own: &[f64], options: &PlaceOptions) -> Vec<Vec<Way>> {
     let count = options.copies_max.min(HELD_MAX);
     let searches = (options.asked.len() * count).max(1) as u64;
     let effort = Effort {
         evaluations_max: options.effort.evaluations_max / searches,
     };
+    let known = options.known.iter();
+    let known: Vec<usize> = known.filter_map(|of| candidates.candidate(of)).collect();
     let of_place = |weights: &Vec<f64>| {
         let total: f64 = weights.iter().sum();
-        let own_cost = weights.iter().zip(own).map(|(w, cost)| w * cost).sum();
-        let mut single = Single {
-            chosen: vec![Vec::new()],
-            lower: vec![own_cost],
-        };
+        let asked = weights.iter().zip(own).filter(|(weight, _)| **weight > 0.0);
+        let own_cost = asked.map(|(weight, cost)| weight * cost).sum();
+        let mut ways = vec![Way {
+            chosen: Vec::new(),
+            cost: own_cost,
+            lower: own_cost,
+        }];
         if total <= 0.0 {
-            return single;
+            return ways;
         }
         let problem = candidates.problem().asked(weights);
         for replicas in 1..=count {
@@ -212,21 +187,30 @@ fn singles(candidates: &Candidates, own: &[f64], options: &PlaceOptions) -> Vec<
                 Certificate::Optimal => found.least_cost,
                 Certificate::AtLeast { lower_bound } => lower_bound,
             };
-            let mut chosen = found.chosen;
-            chosen.sort_unstable();
-            chosen.dedup();
-            single.chosen.push(chosen);
-            single.lower.push(lower * total);
+            let familiar = |chosen: usize| {
+                let mut known = known.iter().copied();
+                let same = |other: &usize| problem.row(*other) == problem.row(chosen);
+                known.find(same).unwrap_or(chosen)
+            };
+            ways.push(Way {
+                chosen: found.chosen.into_iter().map(familiar).collect(),
+                cost: found.least_cost * total,
+                lower: lower * total,
+            });
         }
         if count < options.copies_max {
-            // With more than are looked for: as if each query had the layout that is best for it.
+            // As if each query had the layout that is best for it.
             let weights = problem.weights().iter().enumerate();
             let least: f64 = weights
                 .map(|(query, weight)| weight * best_of(&problem, query))
                 .sum();
-            single.lower.push(least * total);
+            ways.push(Way {
+                chosen: Vec::new(),
+                cost: f64::INFINITY,
+                lower: least * total,
+            });
         }
-        single
+        ways
     };
     options.asked.iter().map(of_place).collect()
 }
@@ -236,15 +220,19 @@ fn best_of(problem: &Problem, query: usize) -> f64 {
     costs.fold(f64::INFINITY, f64::min)
 }
 
-/// For each number of copies, the least that they cost divided among places, and how many each has.
-fn division(singles: &[Single], copies_max: usize) -> Vec<(f64, Vec<usize>)> {
+/// For each number of copies, the least sum of a measure of which they are divided among places, and how many each has.
+fn divisions(
+    singles: &[Vec<Way>],
+    copies_max: usize,
+    measure: impl Fn(&Way) -> f64,
+) -> Vec<(f64, Vec<usize>)> {
     let mut best: Vec<(f64, Vec<usize>)> = vec![(0.0, Vec::new()); copies_max + 1];
-    for single in singles {
+    for ways in singles {
         let with = |copies: usize| {
-            let counts = single.lower.iter().enumerate().take(copies + 1);
-            let divided = counts.map(|(count, lower)| {
+            let ways = ways.iter().enumerate().take(copies + 1);
+            let divided = ways.map(|(count, way)| {
                 let (others, counts) = &best[copies - count];
-                (others + lower, [&counts[..], &[count]].concat())
+                (others + measure(way), [&counts[..], &[count]].concat())
             });
             let least = divided.min_by(|a, b| a.0.total_cmp(&b.0));
             least.unwrap_or_default()
@@ -254,138 +242,20 @@ fn division(singles: &[Single], copies_max: usize) -> Vec<(f64, Vec<usize>)> {
     best
 }
 
-/// Costs of all queries on some layouts.
-struct Pool {
-    /// On the table.
-    own: Vec<f64>,
-    layouts: Vec<Layout>,
-    rows: Vec<Vec<f64>>,
-}
-
-impl Pool {
-    fn new(model: &dyn CostModel, columns: usize) -> Pool {
-        Pool {
-            own: costs_on(model, &Layout::own(columns)),
-            layouts: Vec::new(),
-            rows: Vec::new(),
-        }
-    }
-
-    /// Adds a layout, unless another costs the same for every query.
-    fn add(&mut self, model: &dyn CostModel, layout: &Layout) {
-        let row = costs_on(model, layout);
-        if self.find(&row).is_none() {
-            self.layouts.push(layout.clone());
-            self.rows.push(row);
-        }
-    }
-
-    fn find(&self, row: &[f64]) -> Option<usize> {
-        self.rows.iter().position(|other| other == row)
-    }
-
-    /// Layouts with these costs, each at its place.
-    fn combined(&self, rows: &[Vec<Vec<f64>>]) -> Vec<(usize, u32)> {
-        let mut held: BTreeMap<usize, u32> = BTreeMap::new();
-        for (place, rows) in rows.iter().enumerate() {
-            for layout in rows.iter().filter_map(|row| self.find(row)) {
-                *held.entry(layout).or_default() |= 1 << place;
-            }
-        }
-        held.into_iter().collect()
-    }
-
-    /// Layouts are held at the places of which the bits are set.
-    fn cost_at(&self, place: usize, held: &[(usize, u32)], weights: &[f64]) -> f64 {
-        let queries = weights.iter().enumerate().filter(|(_, w)| **w > 0.0);
-        let costs = queries.map(|(query, weight)| {
-            let own = self.own[query];
-            let (mut least, mut is_here) = (own, true);
-            for (layout, places) in held {
-                let (cost, held_here) = (self.rows[*layout][query], places >> place & 1 == 1);
-                if cost < least {
-                    (least, is_here) = (cost, held_here);
-                } else if cost == least && cost < own {
-                    is_here &= held_here;
-                }
-            }
-            weight * if is_here { least } else { own }
-        });
-        costs.sum()
-    }
-
-    fn total(&self, held: &[(usize, u32)], asked: &[Vec<f64>]) -> f64 {
-        let places = asked.iter().enumerate();
-        places
-            .map(|(place, weights)| self.cost_at(place, held, weights))
-            .sum()
-    }
-
-    fn held(&self, held: &[(usize, u32)], places: usize) -> Vec<Held> {
-        let held = held.iter().map(|(layout, bits)| Held {
-            layout: self.layouts[*layout].clone(),
-            places: (0..places).map(|place| bits >> place & 1 == 1).collect(),
-        });
-        held.collect()
-    }
-}
-
-#[derive(Clone)]
-struct Best {
-    cost: f64,
-    held: Vec<(usize, u32)>,
-}
-
-/// Looks at all ways of holding the layouts of a pool.
-struct Search<'a> {
-    pool: &'a Pool,
-    asked: &'a [Vec<f64>],
-    /// By the number of copies.
-    best: Vec<Option<Best>>,
-    evaluations_left: u64,
-}
-
-impl Search<'_> {
-    /// With these, and any layouts of the pool from one on.
-    fn extend(&mut self, from: usize, held: &mut Vec<(usize, u32)>, copies: usize) {
-        for layout in from..self.pool.rows.len() {
-            for places in 1..1u32 << self.asked.len() {
-                let more = copies + places.count_ones() as usize;
-                if self.evaluations_left == 0 {
-                    return;
-                }
-                self.evaluations_left -= 1;
-                if more < self.best.len() {
-                    held.push((layout, places));
-                    self.look(held);
-                    self.extend(layout + 1, held, more);
-                    held.pop();
-                }
-            }
-        }
-    }
-
-    /// Of equal costs fewer layouts are better: each is one more write.
-    fn look(&mut self, held: &[(usize, u32)]) {
-        let work = self.pool.own.len() * self.asked.len() * (1 + held.len());
-        self.evaluations_left = self.evaluations_left.saturating_sub(work as u64);
-        let cost = self.pool.total(held, self.asked);
-        let copies = held.iter().map(|(_, places)| places.count_ones() as usize);
-        let Some(best) = self.best.get_mut(copies.sum::<usize>()) else {
-            return;
-        };
-        let is_better = |best: &Best| {
-            let less = cost < best.cost * (1.0 - ROUNDING);
-            let same = cost <= best.cost * (1.0 + ROUNDING);
-            less || same && held.len() < best.held.len()
-        };
-        if best.as_ref().is_none_or(is_better) {
-            *best = Some(Best {
-                cost,
-                held: held.to_vec(),
-            });
-        }
-    }
+/// The candidates that are chosen at each place as layouts.
+fn held(candidates: &Candidates, chosen: &[&[usize]], known: &[Layout]) -> Vec<Held> {
+    let mut all: Vec<usize> = chosen.concat();
+    all.sort_unstable();
+    all.dedup();
+    let of_candidate = |candidate: usize| {
+        let same = |layout: &&Layout| candidates.candidate(layout) == Some(candidate);
+        let layout = known.iter().find(same);
+        Some(Held {
+            layout: layout.or(candidates.layouts().get(candidate))?.clone(),
+            places: chosen.iter().map(|of| of.contains(&candidate)).collect(),
+        })
+    };
+    all.into_iter().filter_map(of_candidate).collect()
 }
 
 /// Of every query on a layout. Infinite where it cannot answer.

@@ -1,4 +1,4 @@
-//! Placing against brute force over all layouts and places, by what proxies read.
+//! Placing against brute force over all layouts and places.
 
 use crate::column_set::ColumnSet;
 use crate::cost::Work;
@@ -80,7 +80,7 @@ fn each_place_gets_the_layout_of_its_own_queries_the_busier_first() {
 }
 
 #[test]
-fn a_better_layout_of_another_place_is_in_the_way() {
+fn a_place_reads_the_best_of_the_layouts_that_it_holds() {
     let model = Bound(vec![vec![1, 2]]);
     let asked = vec![vec![1.0], vec![1.0]];
     let (one, both) = (&[1, 0, 2][..], &[1, 2, 0][..]);
@@ -89,24 +89,31 @@ fn a_better_layout_of_another_place_is_in_the_way() {
     assert_eq!(cost(&[]), [Some(100.0), Some(100.0)]);
     assert_eq!(cost(&[held(one, &here)]), [Some(10.0), Some(100.0)]);
     let there = held(both, &[false, true]);
-    assert_eq!(cost(&[held(one, &here), there]), [Some(100.0), Some(1.0)]);
-    // As good as another.
-    let there = held(&[2, 1, 0], &[false, true]);
     assert_eq!(
-        cost(&[held(both, &here), there]),
-        [Some(100.0), Some(100.0)]
+        cost(&[held(one, &here), there.clone()]),
+        [Some(10.0), Some(1.0)]
     );
+    let all = [held(one, &[true, true]), there];
+    assert_eq!(cost(&all), [Some(10.0), Some(1.0)]);
     assert_eq!(cost_by_place(&model, 3, &[], &[vec![0.0]]), [None]);
 }
 
 #[test]
-fn one_layout_for_two_places_is_better_than_two_that_are_in_each_others_way() {
-    let model = Bound(vec![vec![1], vec![1, 2]]);
-    let asked = vec![vec![1.0, 0.0], vec![0.0, 1.0]];
-    let found = placed(&model, 3, &asked, 2);
-    let last = found.last().expect("it is worth it");
-    assert_eq!(last.held, [held(&[1, 2, 0], &[true, true])]);
-    assert_eq!((last.cost_us, last.is_proven()), (5.5, true));
+fn a_layout_that_is_known_stands_for_those_that_do_the_same() {
+    let model = Bound(vec![vec![1, 2]]);
+    let known = layout(&[2, 1, 0]);
+    let options = PlaceOptions {
+        permuted: (0..3).collect(),
+        known: vec![known.clone()],
+        asked: vec![vec![1.0], vec![1.0]],
+        copies_max: 2,
+        effort: Effort::default(),
+    };
+    let found = place(&model, 3, &options);
+    assert_eq!(
+        found.last().unwrap().held,
+        [held(&[2, 1, 0], &[true, true])]
+    );
 }
 
 #[test]
@@ -137,18 +144,14 @@ fn what_is_not_worth_it_is_not_placed() {
 fn more_copies_than_are_looked_for_at_one_place_are_not_called_the_best() {
     let mut queries: Vec<Vec<usize>> = (1..6).map(|column| vec![column]).collect();
     queries.push(vec![6, 7]);
-    let model = Bound(queries);
-    let options = PlaceOptions {
-        permuted: (0..8).collect(),
-        // For the last query [6, 7, …] would be better.
-        known: vec![layout(&[6, 1, 0, 2, 3, 4, 5, 7])],
-        asked: vec![vec![10.0, 10.0, 10.0, 10.0, 10.0, 1.0]],
-        copies_max: 8,
-        effort: Effort::default(),
-    };
-    let found = place(&model, 8, &options);
+    let asked = vec![
+        vec![10.0, 10.0, 10.0, 10.0, 10.0, 5.0],
+        vec![1.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+    ];
+    let found = placed(&Bound(queries), 8, &asked, 6);
     let (five, six) = (&found[4], &found[5]);
     assert!(five.copies() == 5 && five.is_proven());
+    // A sixth at the first place would be better.
     assert!(six.copies() == 6 && !six.is_proven(), "{six:?}");
 }
 
@@ -184,12 +187,9 @@ fn brute_force(
         for (place, weights) in asked.iter().enumerate() {
             for (query, weight) in weights.iter().enumerate() {
                 let of_table = problem.row(own)[query];
-                let held = (0..way.len()).filter(|layout| way[*layout] != 0);
-                let best = held.clone().map(|layout| problem.row(layout)[query]);
-                let best = best.fold(of_table, f64::min);
-                let mut as_good = held.filter(|layout| problem.row(*layout)[query] == best);
-                let all_here = as_good.all(|layout| way[layout] & 1 << place != 0);
-                cost += weight * if all_here { best } else { of_table };
+                let held = (0..way.len()).filter(|layout| way[*layout] & 1 << place != 0);
+                let costs = held.map(|layout| problem.row(layout)[query]);
+                cost += weight * costs.fold(of_table, f64::min);
             }
         }
         let copies: usize = way.iter().map(|p| p.count_ones() as usize).sum();
@@ -202,7 +202,7 @@ fn brute_force(
 
 #[test]
 fn placing_finds_what_brute_force_finds() {
-    let (mut proven, mut as_good, mut all) = (0, 0, 0);
+    let mut all = 0;
     for_seeds(300, |seed, rng| {
         let columns = 2 + rng.below(2);
         let places = 1 + rng.below(if columns == 2 { 3 } else { 2 });
@@ -241,23 +241,16 @@ fn placing_finds_what_brute_force_finds() {
                 bound <= least * (1.0 + 1e-9),
                 "seed {seed}: {bound} of {least}"
             );
-            let is_least = same(placement.cost_us, least);
-            assert!(is_least || !placement.is_proven(), "seed {seed}");
+            assert!(same(placement.cost_us, least), "seed {seed}");
+            assert!(placement.is_proven(), "seed {seed}");
             all += 1;
-            proven += u32::from(placement.is_proven());
-            as_good += u32::from(is_least);
         }
         // More copies are left out only where they save nothing.
         let last = found.last().map_or(least[0], |last| last.cost_us);
-        let is_less = last > least[copies_max] * (1.0 + 1e-9);
-        all += u32::from(is_less);
-        assert!(last <= least[0] * (1.0 + 1e-9), "seed {seed}");
+        assert!(last <= least[copies_max] * (1.0 + 1e-9), "seed {seed}");
     });
-    println!("{all} placements: {as_good} as good as the best, {proven} proven");
-    if std::env::var_os("HELENUS_SEED").is_none() {
-        assert!(
-            as_good * 20 >= all * 19 && proven * 2 >= all,
-            "{as_good}, {proven} of {all}"
-        );
-    }
+    assert!(
+        all > 100 || std::env::var_os("HELENUS_SEED").is_some(),
+        "{all} placements"
+    );
 }
