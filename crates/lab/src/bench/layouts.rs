@@ -10,7 +10,7 @@ use helenus_console::terminal::{narrate, spinner};
 use helenus_load::client::endpoint::Policy;
 use helenus_load::experiments::arms::{HELENUS, TOKEN_AWARE};
 use helenus_load::experiments::layouts::{
-    Copies, Form, Instances, Nodes as NodesBelow, Orders, create,
+    Copies, Derived, Form, Instances, Nodes as NodesBelow, Orders, create,
 };
 use helenus_load::report::Report;
 use nodes::OwnNodes;
@@ -43,7 +43,7 @@ pub(super) async fn layouts(args: LayoutsArgs) -> Result<()> {
     let orders = Arc::new(Orders::generate(args.scale(), args.branches)?);
     let instances = Instances::draw(&orders, args.instances as usize, common.seed);
     bar.set_message("designing layouts");
-    let designs = Designs::of(&orders, &instances, args.added.into(), common.seed)?;
+    let designs = Designs::of(&orders, &instances, args.added(), common.seed)?;
     let (synthetic, gaps) = args.synthetic()?;
     bar.finish_and_clear();
     let with_layouts = variants.iter().any(|variant| variant.name == HELENUS);
@@ -52,7 +52,7 @@ pub(super) async fn layouts(args: LayoutsArgs) -> Result<()> {
         eprintln!("{line}");
     }
 
-    let mut nodes = Nodes::up(common).await?;
+    let mut nodes = Nodes::up_with(common, |spec| args.places(spec)).await?;
     let bar = spinner("creating tables");
     let say = &mut narrate(&bar, began);
     let direct = args.endpoint(TOKEN_AWARE, &nodes.contact_points, Policy::TokenAware);
@@ -106,6 +106,12 @@ fn describe(report: &mut Report, designs: &Designs, parts: &[Held]) {
     }
     let line = "A layout is one more copy on each replica of its table, as are views and tables copied by hand: \
                 disk grows with their number. Derived layouts have one replica each: beside all of the table's \
-                (helenus-derived), or in place of one of these (helenus-equal-disk).";
+                (helenus-derived), or each in place of one of these (helenus-equal-disk).";
     report.notes.push(line.into());
+    let is_apart = |part: &Held| part.copies.derived == Some(Derived::Apart);
+    if parts.iter().any(is_apart) {
+        let line = "Each node is a data centre, and the table and each layout of helenus-equal-disk are held in one of \
+                    them. Direct arms ask all; proxies are in the first, and ask others only for what it does not hold.";
+        report.notes.push(line.into());
+    }
 }

@@ -21,12 +21,10 @@ use std::sync::Arc;
 use writes::Writer;
 
 mod cells;
-mod compare;
+mod declared;
 mod experiment;
 mod filling;
-mod left;
 mod orders;
-mod plots;
 mod queries;
 mod reading;
 mod reads;
@@ -37,7 +35,7 @@ mod tables;
 mod writes;
 
 pub use cells::{DISK, DISK_BYTES};
-pub use compare::{DECLARED, DERIVED, EQUAL_DISK, HAND_COPIED, LAYOUTS_KEYS, SAI, VIEWS, latency};
+pub use declared::{DECLARED, DERIVED, EQUAL_DISK, HAND_COPIED, LAYOUTS_KEYS, SAI, VIEWS};
 pub use experiment::{Contender, Layouts, Nodes, Open};
 pub use orders::{CLUSTERING, Order, Orders, PARTITION, clerk_name};
 pub use queries::{Instance, Instances, KINDS, Kind};
@@ -45,7 +43,7 @@ pub use recovery::{
     FILLING_SECONDS, LOST_BYTES, Losses, REBUILD, RECOVERY, RECOVERY_KEYS, REPAIR, Rebuilt,
 };
 pub use synthetic::{Restriction, Synthetic};
-pub use tables::{ClusteringOrder, Copies, Form, create, primary_key};
+pub use tables::{ClusteringOrder, Copies, Derived, Form, create, data_center, primary_key};
 
 impl Layouts {
     /// Connects all arms and fills the tables, but for the orders that are written in the rounds.
@@ -125,10 +123,7 @@ impl Layouts {
         }
         self.check_answers(report, say).await?;
         self.warm_up(open, say).await?;
-        self.run_rounds(open, nodes, report, say).await?;
-        self.compare(report);
-        report.charts = self.plots(report);
-        Ok(())
+        self.run_rounds(open, nodes, report, say).await
     }
 
     fn check(&self) -> Result<()> {

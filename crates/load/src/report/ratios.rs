@@ -28,6 +28,8 @@ pub(crate) enum Value {
     Sum(Vec<Side>),
     /// One such sum over another.
     Share(Side, Side),
+    /// The same, if all cells of both have been measured.
+    Totals(Side, Side),
 }
 
 /// Keys and their values, in the order in which they are set.
@@ -88,6 +90,10 @@ impl Value {
                 sums.reduce(|sum, value| sum + value)
             }
             Self::Share(part, all) => Some(part.sum(report, round)? / all.sum(report, round)?),
+            Self::Totals(over, under) => {
+                let total = |of: &Side| of.values(report, round).sum::<Option<f64>>();
+                Some(total(over)? / total(under)?)
+            }
         }
     }
 }
@@ -165,7 +171,7 @@ mod tests {
         let of = |arm| Side::new(arm, &cells, PER_SECOND);
         let best = Side::best(&["a", "b"], &cells, PER_SECOND);
         let none = Side::new("a", &["three".to_owned()], PER_SECOND);
-        let cases: [(Value, &[f64]); 8] = [
+        let cases: [(Value, &[f64]); 9] = [
             (Value::Mean(of("a")), &[400.0]),
             (Value::Quotient(of("a"), of("b")), &[4.0]),
             (Value::Quotient(best, of("b")), &[4.0]),
@@ -173,6 +179,7 @@ mod tests {
             (Value::Raise(of("a"), of("b")), &[700.0, 200.0]),
             (Value::Sum(vec![of("a"), of("b")]), &[1200.0, 400.0]),
             (Value::Share(of("a"), of("b")), &[5.0, 3.0]),
+            (Value::Totals(of("a"), of("b")), &[5.0]),
             (Value::Mean(none), &[]),
         ];
         for (value, expected) in cases {

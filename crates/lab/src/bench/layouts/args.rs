@@ -8,11 +8,12 @@ use crate::testbed::Proxy;
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use helenus_advise::layouts::coefficients;
+use helenus_cluster::ClusterSpec;
 use helenus_load::client::endpoint::{Endpoint, Policy, parse_consistency};
 use helenus_load::experiments::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
 use helenus_load::experiments::layouts::{
-    Contender, Copies, DECLARED, DERIVED, EQUAL_DISK, Form, HAND_COPIED, Instances, Layouts,
-    Orders, SAI, Synthetic, VIEWS,
+    Contender, Copies, DECLARED, DERIVED, Derived, EQUAL_DISK, Form, HAND_COPIED, Instances,
+    Layouts, Orders, SAI, Synthetic, VIEWS, data_center,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,6 +50,10 @@ pub(in crate::bench) struct LayoutsArgs {
         "cell_seconds", "warmup",
     ])]
     pub(super) recovery: bool,
+    /// Each node in a data centre of its own: of the arms with derived layouts only helenus-equal-disk, whose table and
+    /// two layouts are one copy each, in a data centre each
+    #[arg(long, conflicts_with_all = ["contact", "nodes", "added", "recovery"])]
+    apart: bool,
     /// TPC-H scale factor: 1 is 1,500,000 orders [default: 1, or 0.02 with --quick]
     #[arg(long)]
     scale: Option<f64>,
@@ -60,7 +65,7 @@ pub(in crate::bench) struct LayoutsArgs {
     pub(super) instances: u32,
     /// Layouts beside the table as declared
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
-    pub(super) added: u8,
+    added: u8,
     /// What reads cost, as `helenus layouts calibrate` has measured it: also reports how well these coefficients
     /// predict the synthetic tables
     #[arg(long, value_name = "FILE")]
@@ -119,10 +124,28 @@ impl LayoutsArgs {
         self.scale.unwrap_or(self.common.either(0.02, 1.0))
     }
 
+    /// Layouts beside the table as declared.
+    pub(super) fn added(&self) -> usize {
+        match self.apart {
+            true => self.common.replicas() - 1,
+            false => self.added.into(),
+        }
+    }
+
+    /// With data centres for them if copies are held apart.
+    pub(super) fn places(&self, spec: ClusterSpec) -> ClusterSpec {
+        let apart = self.apart.then_some(0..self.common.replicas());
+        let places = apart.into_iter().flatten();
+        places.fold(spec, |spec, copy| spec.place(data_center(copy), "r1"))
+    }
+
     pub(super) fn variants(&self) -> Vec<Variant<()>> {
-        let mut variants = vec![Variant::new("off", (), &[])];
+        let here = format!("cluster.local_dc={}", data_center(0));
+        let apart = [&*here, "cluster.allow_remote_dc=true"];
+        let all: &[&str] = if self.apart { &apart } else { &[] };
+        let mut variants = vec![Variant::new("off", (), all)];
         if !self.without.contains(&Part::Layouts) {
-            variants.push(Variant::new("", (), &[ENABLED]));
+            variants.push(Variant::new("", (), &[&[ENABLED], all].concat()));
         }
         variants
     }
@@ -182,30 +205,22 @@ impl LayoutsArgs {
         let wanted = |part| !self.without.contains(&part);
         let Designs { single, exact, .. } = designs;
         add(&mut parts, "tr", Form::Plain, TOKEN_AWARE, single, [0, 0]);
-        if wanted(Part::Declared) {
-            add(
-                &mut parts,
-                "declared",
-                Form::Plain,
-                DECLARED,
-                &designs.declared,
-                [0, 0],
-            );
-        }
         // The client knows the table only.
         if with_layouts {
             add(&mut parts, "hr", Form::Layouts, HELENUS, exact, [0, 0]);
-            // At one copy more, and at the disk of a single order.
+            // At a copy more for each layout, and at the disk of a single order.
             let replicas = self.common.replicas();
-            let kinds = [
-                ("3p1", DERIVED, replicas),
-                ("2p1", EQUAL_DISK, replicas - 1),
-            ];
-            for (name, writer, of_table) in kinds {
-                if wanted(Part::Derived) && of_table > 0 {
-                    add(&mut parts, name, Form::Layouts, writer, exact, [0, 0]);
+            let at_equal_disk = replicas.checked_sub(self.added()).filter(|of| *of > 0);
+            let kinds = match self.apart {
+                true => [None, Some(Derived::Apart)],
+                false => [Some(replicas), at_equal_disk].map(|of| of.map(Derived::Together)),
+            };
+            for (writer, derived) in [DERIVED, EQUAL_DISK].into_iter().zip(kinds) {
+                if wanted(Part::Derived) && derived.is_some() {
+                    let name = writer.trim_start_matches("helenus-").replace('-', "_");
+                    add(&mut parts, &name, Form::Layouts, writer, exact, [0, 0]);
                     if let Some(held) = parts.last_mut() {
-                        held.copies.derived = Some(of_table);
+                        held.copies.derived = derived;
                     }
                 }
             }
@@ -238,6 +253,17 @@ impl LayoutsArgs {
                 HAND_COPIED,
                 exact,
                 exact.reads,
+            );
+        }
+        // Last, so that the others keep their colours in the charts without it.
+        if wanted(Part::Declared) {
+            add(
+                &mut parts,
+                "declared",
+                Form::Plain,
+                DECLARED,
+                &designs.declared,
+                [0, 0],
             );
         }
         parts
@@ -395,11 +421,44 @@ mod tests {
     }
 
     #[test]
+    fn what_is_held_apart_takes_no_more_than_a_single_order() {
+        let orders = Orders::generate(0.005, 2).unwrap();
+        let instances = Instances::draw(&orders, 10, 1);
+        for (line, expected) in [
+            ("x", vec![Derived::Together(3), Derived::Together(2)]),
+            (
+                "x --added 2",
+                vec![Derived::Together(3), Derived::Together(1)],
+            ),
+            ("x --added 3", vec![Derived::Together(3)]),
+            ("x --apart", vec![Derived::Apart]),
+        ] {
+            let args: LayoutsArgs = parsed(line).unwrap();
+            let designs = Designs::of(&orders, &instances, args.added(), 1).unwrap();
+            let parts = args.parts(&designs, true, &mut Vec::new());
+            let derived = parts.iter().filter(|part| part.copies.derived.is_some());
+            let derived: Vec<_> = derived.collect();
+            let found: Vec<_> = derived
+                .iter()
+                .flat_map(|part| part.copies.derived)
+                .collect();
+            assert_eq!(found, expected, "{line}");
+            if line.ends_with("apart") {
+                let [apart] = &derived[..] else {
+                    panic!("one arm")
+                };
+                assert_eq!((apart.writer, apart.copies.orders.len()), (EQUAL_DISK, 3));
+            }
+        }
+        assert!(parsed::<LayoutsArgs>("x --apart --recovery").is_err());
+    }
+
+    #[test]
     fn one_copy_of_the_same_orders_is_lost_either_way() {
         let args: LayoutsArgs = parsed("x --recovery").unwrap();
         let orders = Orders::generate(0.005, 2).unwrap();
         let instances = Instances::draw(&orders, 10, 1);
-        let designs = Designs::of(&orders, &instances, args.added.into(), 1).unwrap();
+        let designs = Designs::of(&orders, &instances, args.added(), 1).unwrap();
         let parts = args.parts_of_recovery(&designs);
         let [plain, layouts] = &parts[..] else {
             panic!("{} parts", parts.len())
@@ -410,7 +469,7 @@ mod tests {
         );
         assert_eq!(plain.copies.derived, None);
         assert_eq!(layouts.writer, EQUAL_DISK);
-        assert_eq!(layouts.copies.derived, Some(2));
+        assert_eq!(layouts.copies.derived, Some(Derived::Together(2)));
         assert_eq!(layouts.copies.orders.len(), 2, "the table, and one layout");
     }
 }

@@ -22,7 +22,7 @@ pub(super) async fn recovery(args: &LayoutsArgs, began: Instant) -> Result<()> {
     let bar = spinner("generating orders");
     let orders = Arc::new(Orders::generate(args.scale(), args.branches)?);
     let instances = Instances::draw(&orders, args.instances as usize, common.seed);
-    let designs = Designs::of(&orders, &instances, args.added.into(), common.seed)?;
+    let designs = Designs::of(&orders, &instances, args.added(), common.seed)?;
     bar.finish_and_clear();
     let parts = args.parts_of_recovery(&designs);
 

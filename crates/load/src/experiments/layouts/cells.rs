@@ -17,13 +17,13 @@ pub(super) const SYNTHETIC: &str = "synthetic";
 
 /// Reads of one query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cell {
+pub(super) struct Reads {
     pub kind: Kind,
     pub level: Consistency,
     pub node_paused: bool,
 }
 
-impl Cell {
+impl Reads {
     pub(super) fn name(&self) -> String {
         let level = format!("{:?}", self.level).to_uppercase();
         let paused = if self.node_paused {
@@ -37,10 +37,10 @@ impl Cell {
 
 impl Layouts {
     /// At each level, each query.
-    pub(super) fn cells(&self, node_paused: bool) -> Vec<Cell> {
+    pub(super) fn reads(&self, node_paused: bool) -> Vec<Reads> {
         let levels = self.levels.iter();
         let of = |&level: &Consistency| {
-            Kind::ALL.map(|kind| Cell {
+            Kind::ALL.map(|kind| Reads {
                 kind,
                 level,
                 node_paused,

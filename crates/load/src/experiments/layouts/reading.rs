@@ -1,13 +1,13 @@
 //! Reads: checked, warmed up and measured.
 
-use super::cells::Cell;
-use super::compare::latency;
+use super::cells;
 use super::experiment::{Contender, Layouts, Open};
 use super::queries::{KINDS, Kind};
 use super::reads::{Reader, Reads, WRONG};
 use crate::experiments::arms::watched_with;
 use crate::measure::Phase;
 use crate::report::Report;
+use crate::report::figures::at_cost;
 use crate::run::{Limit, Plan, record_closed};
 use crate::workload::fill::{fill, pause_before};
 use anyhow::{Context, Result, anyhow, ensure};
@@ -113,7 +113,7 @@ impl Layouts {
         &self,
         arm: usize,
         open: &Open,
-        cell: &Cell,
+        cell: &cells::Reads,
         round: usize,
         report: &mut Report,
     ) -> Result<()> {
@@ -135,7 +135,7 @@ impl Layouts {
         let time_out = Some(self.time_out);
         let recording = record_closed(&reads, &plan).await;
         let mut phase = recording.into_phase_at_cost(&KINDS, time_out);
-        if latency(&phase).is_none() {
+        if at_cost::MEAN_MS.of(&phase).is_none() {
             // The queries of the warm-up took longer than the cell.
             plan.warmup = Duration::ZERO;
             let recording = record_closed(&reads, &plan).await;

@@ -13,8 +13,9 @@
 //! merged, so that neither pays for what the other has left behind.
 
 use super::experiment::Layouts;
-use super::tables::Form;
+use super::tables::{Derived, Form};
 use crate::experiments::arms::describe;
+use crate::experiments::experiment::is_late;
 use crate::measure::{Phase, Recorder};
 use crate::report::Report;
 use crate::report::chart::Chart;
@@ -77,7 +78,7 @@ impl Layouts {
             "recovery compares a table without layouts with one that has them"
         );
         ensure!(
-            layouts.derived.is_some() && layouts.orders.len() == 2,
+            matches!(layouts.derived, Some(Derived::Together(_))) && layouts.orders.len() == 2,
             "recovery is of one derived layout"
         );
         Ok(())
@@ -92,7 +93,10 @@ impl Layouts {
         let endpoint = &self.arms[0].arm.endpoint;
         describe(report, endpoint, self.replication, self.seed, settings);
         let replication = self.replication;
-        let of_table = self.copies.iter().find_map(|copies| copies.derived);
+        let of_table = self.copies.iter().find_map(|copies| match copies.derived {
+            Some(Derived::Together(of_table)) => Some(of_table),
+            _ => None,
+        });
         let of_table = of_table.unwrap_or(replication);
         for line in [
             format!(
@@ -125,7 +129,7 @@ impl Layouts {
         let mut took = BTreeMap::new();
         for round in 0..self.rounds {
             // Without the first one there would be nothing to report.
-            if round > 0 && self.is_late(RECOVERY, round, &took, report) {
+            if round > 0 && is_late(self.until, RECOVERY, round, &took, report) {
                 break;
             }
             let began = Instant::now();

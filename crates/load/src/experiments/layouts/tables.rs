@@ -42,30 +42,60 @@ pub struct Copies {
     pub orders: Vec<ClusteringOrder>,
     /// The copy that the client asks for each kind of query.
     pub reads: [usize; 2],
-    /// The layouts have a keyspace of their own, with one replica each. Then: replicas of the table.
-    pub derived: Option<usize>,
+    /// The layouts have keyspaces of their own, with one replica each.
+    pub derived: Option<Derived>,
+}
+
+/// Where a table and its derived layouts are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Derived {
+    /// All nodes hold them, with so many replicas of the table.
+    Together(usize),
+    /// A data centre each, [`data_center`], with one replica of the table.
+    Apart,
+}
+
+/// The data centre of a copy if copies are held apart.
+pub fn data_center(copy: usize) -> String {
+    format!("dc{}", copy + 1)
 }
 
 impl Copies {
     /// The full name of a copy.
     pub(super) fn table(&self, copy: usize) -> String {
-        match self.layouts_keyspace().filter(|_| copy > 0) {
-            Some(keyspace) => format!("{keyspace}.{}", self.name(copy)),
-            None => format!("{}.{}", self.keyspace, self.name(copy)),
+        format!("{}.{}", self.keyspace_of(copy), self.name(copy))
+    }
+
+    fn keyspace_of(&self, copy: usize) -> String {
+        match (self.derived, copy) {
+            (None, _) | (_, 0) => self.keyspace.clone(),
+            (Some(Derived::Together(_)), _) => format!("{}__layouts", self.keyspace),
+            (Some(Derived::Apart), _) => {
+                format!("{}__layouts_{}", self.keyspace, layout_name(copy))
+            }
         }
     }
 
-    /// The keyspace of the layouts, if that is not the table's.
-    fn layouts_keyspace(&self) -> Option<String> {
-        let keyspace = || format!("{}__layouts", self.keyspace);
-        self.derived.map(|_| keyspace())
-    }
-
-    /// Its keyspaces, with the replicas of each; `replication`: of tables that say nothing else.
-    pub(super) fn keyspaces(&self, replication: usize) -> Vec<(String, usize)> {
-        let own = (self.keyspace.clone(), self.derived.unwrap_or(replication));
-        let of_layouts = self.layouts_keyspace().map(|keyspace| (keyspace, 1));
-        [own].into_iter().chain(of_layouts).collect()
+    /// Its keyspaces, with the replication of each; `replication`: of tables that say nothing else.
+    pub(super) fn keyspaces(&self, replication: usize) -> Vec<(String, String)> {
+        let of_copy = |copy: usize| {
+            let replicas = match (self.derived, copy) {
+                (None, _) => replication,
+                (Some(Derived::Together(of_table)), 0) => of_table,
+                (Some(_), _) => 1,
+            };
+            let replication = match self.derived {
+                Some(Derived::Apart) => format!(
+                    "{{'class': 'NetworkTopologyStrategy', '{}': {replicas}}}",
+                    data_center(copy)
+                ),
+                _ => format!("{{'class': 'SimpleStrategy', 'replication_factor': {replicas}}}"),
+            };
+            (self.keyspace_of(copy), replication)
+        };
+        let mut keyspaces: Vec<_> = (0..self.orders.len()).map(of_copy).collect();
+        keyspaces.dedup();
+        keyspaces
     }
 
     fn name(&self, copy: usize) -> String {
@@ -127,7 +157,7 @@ impl Copies {
             let columns = self.orders[copy].iter().map(|&at| CLUSTERING[at]);
             Layout {
                 name: layout_name(copy).into(),
-                keyspace: self.layouts_keyspace(),
+                keyspace: self.derived.map(|_| self.keyspace_of(copy)),
                 physical: self.name(copy),
                 clustering: columns.map(str::to_owned).collect(),
                 state: LayoutState::Ready.name().to_owned(),
@@ -201,9 +231,10 @@ pub async fn create(
     }
     for copies in all {
         say(format!("creating {}", copies.keyspace));
-        for (keyspace, replicas) in copies.keyspaces(replication) {
+        for (keyspace, replication) in copies.keyspaces(replication) {
             run(&session, &format!("DROP KEYSPACE IF EXISTS {keyspace}")).await?;
-            create_keyspace(&session, &keyspace, replicas).await?;
+            let create = format!("CREATE KEYSPACE {keyspace} WITH replication = {replication}");
+            run(&session, &create).await?;
         }
         for statement in copies.statements() {
             run(&session, &statement).await?;
@@ -264,6 +295,45 @@ mod tests {
         let indexed = texts(Form::Indexed);
         assert_eq!(indexed[2..].len(), 3);
         assert!(indexed[4].contains("ON k.orders (clerk) USING 'sai'"));
+    }
+
+    #[test]
+    fn derived_layouts_have_keyspaces_of_their_own() {
+        let keyspaces = |derived| {
+            let copies = Copies {
+                orders: vec![vec![0, 1, 2, 3], vec![2, 1, 0, 3], vec![1, 0, 2, 3]],
+                derived,
+                ..copies(Form::Layouts)
+            };
+            let keyspaces = copies.keyspaces(3).into_iter();
+            let digits = |map: String| {
+                let map = map
+                    .replace("'class': ", "")
+                    .replace("'replication_factor': ", "");
+                map.replace(['\'', '{', '}'], "")
+            };
+            let told = keyspaces.map(|(name, map)| format!("{name} {}", digits(map)));
+            (told.collect::<Vec<_>>(), copies.all())
+        };
+        let (own, tables) = keyspaces(None);
+        assert_eq!(own, ["k SimpleStrategy, 3"]);
+        assert_eq!(tables[2], "k.orders__layout_b");
+        let (together, tables) = keyspaces(Some(Derived::Together(2)));
+        assert_eq!(
+            together,
+            ["k SimpleStrategy, 2", "k__layouts SimpleStrategy, 1"]
+        );
+        assert_eq!(tables[2], "k__layouts.orders__layout_b");
+        let (apart, tables) = keyspaces(Some(Derived::Apart));
+        assert_eq!(
+            apart,
+            [
+                "k NetworkTopologyStrategy, dc1: 1",
+                "k__layouts_a NetworkTopologyStrategy, dc2: 1",
+                "k__layouts_b NetworkTopologyStrategy, dc3: 1",
+            ]
+        );
+        assert_eq!(tables[2], "k__layouts_b.orders__layout_b");
     }
 
     #[test]

@@ -1,11 +1,10 @@
 use super::cells::{DISK, DISK_BYTES, SYNTHETIC, WRITES};
-use super::left::{Left, Turn};
 use super::*;
 use crate::client::endpoint::{Endpoint, Policy};
 use crate::experiments::arms::{Arm, HELENUS, ROUND_ROBIN};
 use crate::measure::{Phase, Recorder};
 use crate::report::machine::Machine;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 mod recovery;
@@ -99,7 +98,7 @@ fn compared() -> Report {
     ];
     for _ in 0..experiment.rounds {
         for (arm, latencies, written, bytes) in arms {
-            for cell in experiment.cells(false) {
+            for cell in experiment.reads(false) {
                 let times = if cell.level == Consistency::Quorum {
                     2
                 } else {
@@ -117,7 +116,7 @@ fn compared() -> Report {
                 report.add(arm, DISK, phase);
             }
         }
-        for cell in experiment.cells(true) {
+        for cell in experiment.reads(true) {
             report.add(HELENUS, &cell.name(), reads(cell.kind, 900, 1));
         }
         let mut phase = reads(Kind::Q1, 1, 0);
@@ -125,8 +124,8 @@ fn compared() -> Report {
         phase.extra.insert(figure, 0.97);
         report.add(SYNTHETIC, &experiment.synthetic[0].cell(), phase);
     }
-    experiment.compare(&mut report);
-    report.charts = experiment.plots(&report);
+    experiment.declared(true).finish(&mut report);
+    experiment.correlate(&mut report);
     report
 }
 
@@ -157,17 +156,22 @@ fn without_an_arm_with_layouts_nothing_is_compared_with_it() {
     report.ratios.clear();
     experiment.copies[1].form = Form::Plain;
     experiment.arms[2].with_paused_node = false;
-    experiment.compare(&mut report);
+    experiment.declared(true).finish(&mut report);
+    experiment.correlate(&mut report);
     let keys: Vec<&String> = report.ratios.keys().collect();
     assert_eq!(keys, ["cost_rank_correlation"]);
 }
 
 #[test]
-fn each_cell_has_a_name_of_its_own() {
+fn each_cell_has_a_name_of_its_own_and_a_node_is_paused_for_some_arms_last() {
     let experiment = experiment();
-    let cells = [experiment.cells(false), experiment.cells(true)].concat();
-    let names: BTreeSet<String> = cells.iter().map(|cell| cell.name()).collect();
-    assert_eq!(names.len(), 8);
+    let cells = experiment.declared(true).cells;
+    let names: BTreeSet<String> = cells.iter().map(|cell| cell.name.clone()).collect();
+    assert_eq!((cells.len(), names.len()), (9, 9));
+    assert_eq!(cells[0].arms, [0, 1, 2, 3, 4, 5]);
+    assert_eq!(cells[4].arms, [0; 0], "of no arm");
+    assert_eq!(cells[5].arms, [2]);
+    assert_eq!(experiment.declared(false).cells.len(), 5);
     assert!(names.contains("Q2 at QUORUM"));
     assert!(names.contains("Q1 at ONE, a node paused"));
 }
@@ -203,46 +207,4 @@ fn the_page_has_all_plots() {
     ] {
         assert!(page.contains(text), "{text} is missing");
     }
-}
-
-#[test]
-fn the_time_left_is_of_the_turns_that_are_left() {
-    let mut experiment = experiment();
-    experiment.cell_warmup = Duration::from_secs(1);
-    let second = Duration::from_secs(1);
-    // Two rounds of four cells: six arms, of which one is also measured with a paused node.
-    let mut left = Left::of(&experiment, true);
-    assert_eq!(left.describe(), "more than 112 s left");
-    left.done(Turn::Synthetic(0), 1, Some(30 * second));
-    assert_eq!(left.describe(), "3 min left", "48 · 2 + 8 · 2 + 30 s");
-    left.done(Turn::Read, 40, Some(3 * second));
-    left.done(Turn::ReadPaused, 7, None);
-    assert_eq!(left.describe(), "56 s left");
-    left.done(Turn::Synthetic(0), 1, None);
-    left.done(Turn::Read, 9, None);
-    left.done(Turn::ReadPaused, 1, None);
-    assert_eq!(left.describe(), "0 s left");
-    let without = Left::of(&experiment, false);
-    assert_eq!(without.describe(), "more than 96 s left");
-}
-
-#[test]
-fn a_cell_that_would_end_too_late_is_left_out_and_the_report_says_so() {
-    let mut experiment = experiment();
-    let mut report = Report::new("layouts", "x".into(), Machine::here("/".as_ref()), 2);
-    let hour = Duration::from_secs(3600);
-    let took = BTreeMap::from([("slow".to_owned(), 2 * hour)]);
-    let mut is_late = |experiment: &Layouts, cell: &str| {
-        let late = experiment.is_late(cell, 1, &took, &mut report);
-        assert_eq!(
-            late,
-            report.notes.pop().is_some_and(|note| note.contains(cell))
-        );
-        late
-    };
-    assert!(!is_late(&experiment, "slow"));
-    experiment.until = Some(Instant::now() + hour);
-    assert!(is_late(&experiment, "slow") && !is_late(&experiment, "new"));
-    experiment.until = Some(Instant::now());
-    assert!(is_late(&experiment, "new"));
 }

@@ -84,7 +84,7 @@ impl Losses for Modelled {
 fn of_recovery() -> Layouts {
     let mut experiment = experiment();
     experiment.copies.truncate(2);
-    experiment.copies[1].derived = Some(2);
+    experiment.copies[1].derived = Some(Derived::Together(2));
     experiment.arms.retain(|arm| arm.writes && arm.copies < 2);
     experiment.measured_rows = 0;
     experiment
