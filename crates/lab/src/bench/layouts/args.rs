@@ -51,7 +51,7 @@ pub(in crate::bench) struct LayoutsArgs {
     ])]
     pub(super) recovery: bool,
     /// Each node in a data centre of its own: of the arms with derived layouts only helenus-equal-disk, whose table and
-    /// two layouts are one copy each, in a data centre each
+    /// two layouts are one copy each, in a data centre each; without synthetic tables
     #[arg(long, conflicts_with_all = ["contact", "nodes", "added", "recovery"])]
     apart: bool,
     /// TPC-H scale factor: 1 is 1,500,000 orders [default: 1, or 0.02 with --quick]
@@ -174,7 +174,7 @@ impl LayoutsArgs {
             let mut synthetic = Synthetic::draw(8, 2_000, queries, self.common.seed);
             gaps.extend(synthetic::plan(&mut synthetic, 1, self.common.seed, None)?);
         }
-        if self.without.contains(&Part::Synthetic) {
+        if self.apart || self.without.contains(&Part::Synthetic) {
             all.clear();
         }
         Ok((all, gaps))

@@ -174,7 +174,7 @@ impl Layouts {
         for arm in self.arms.iter().filter(|arm| arm.writes) {
             let copies = &self.copies[arm.copies];
             let mut bytes = 0;
-            for (keyspace, _) in copies.keyspaces(self.replication) {
+            for keyspace in copies.keyspaces() {
                 bytes += nodes.disk_bytes(&keyspace)?;
             }
             let mut phase = Recorder::new(1).into_phase(&INSERT, Duration::ZERO, None);

@@ -2,7 +2,6 @@
 
 use super::orders::{CLUSTERING, COLUMNS, Orders, PARTITION};
 use crate::client::endpoint::Endpoint;
-use crate::workload::kv::create_keyspace;
 use anyhow::{Context, Result, bail};
 use helenus_catalogue::change::{Change, batch};
 use helenus_catalogue::{Feature, Flag, KEYSPACE, Layout, LayoutState, TableKey, stored};
@@ -10,6 +9,7 @@ use scylla::client::session::Session;
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
 use scylla::value::Row;
+use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Compare-and-sets of the catalogue that others get ahead of.
@@ -55,6 +55,17 @@ pub enum Derived {
     Apart,
 }
 
+fn simple(replicas: usize) -> String {
+    format!("{{'class': 'SimpleStrategy', 'replication_factor': {replicas}}}")
+}
+
+/// A replica in each of the data centres of some copies.
+fn in_data_centers(copies: Range<usize>) -> String {
+    let replicas = copies.map(|copy| format!(", '{}': 1", data_center(copy)));
+    let replicas: String = replicas.collect();
+    format!("{{'class': 'NetworkTopologyStrategy'{replicas}}}")
+}
+
 /// The data centre of a copy if copies are held apart.
 pub fn data_center(copy: usize) -> String {
     format!("dc{}", copy + 1)
@@ -76,26 +87,24 @@ impl Copies {
         }
     }
 
-    /// Its keyspaces, with the replication of each; `replication`: of tables that say nothing else.
-    pub(super) fn keyspaces(&self, replication: usize) -> Vec<(String, String)> {
-        let of_copy = |copy: usize| {
-            let replicas = match (self.derived, copy) {
-                (None, _) => replication,
-                (Some(Derived::Together(of_table)), 0) => of_table,
-                (Some(_), _) => 1,
-            };
-            let replication = match self.derived {
-                Some(Derived::Apart) => format!(
-                    "{{'class': 'NetworkTopologyStrategy', '{}': {replicas}}}",
-                    data_center(copy)
-                ),
-                _ => format!("{{'class': 'SimpleStrategy', 'replication_factor': {replicas}}}"),
-            };
-            (self.keyspace_of(copy), replication)
-        };
-        let mut keyspaces: Vec<_> = (0..self.orders.len()).map(of_copy).collect();
-        keyspaces.dedup();
-        keyspaces
+    pub(super) fn keyspaces(&self) -> Vec<String> {
+        let mut names: Vec<_> = (0..self.orders.len())
+            .map(|of| self.keyspace_of(of))
+            .collect();
+        names.dedup();
+        names
+    }
+
+    /// The replication of each keyspace; `own`: that of tables that say nothing else.
+    fn replication(&self, own: &str) -> Vec<String> {
+        let keyspaces = self.keyspaces().into_iter().enumerate();
+        let of_keyspace = keyspaces.map(|(at, _)| match (self.derived, at) {
+            (None, _) => own.to_owned(),
+            (Some(Derived::Together(of_table)), 0) => simple(of_table),
+            (Some(Derived::Together(_)), _) => simple(1),
+            (Some(Derived::Apart), copy) => in_data_centers(copy..copy + 1),
+        });
+        of_keyspace.collect()
     }
 
     fn name(&self, copy: usize) -> String {
@@ -224,14 +233,21 @@ pub async fn create(
     say: &mut dyn FnMut(String),
 ) -> Result<()> {
     let session = endpoint.connect().await?;
+    let is_apart = |copies: &Copies| copies.derived == Some(Derived::Apart);
+    let own = match all.iter().any(is_apart) {
+        true => in_data_centers(0..replication),
+        false => simple(replication),
+    };
     if all.iter().any(|copies| copies.form == Form::Layouts) {
-        create_keyspace(&session, KEYSPACE, replication).await?;
+        let text = format!("CREATE KEYSPACE IF NOT EXISTS {KEYSPACE} WITH replication = {own}");
+        run(&session, &text).await?;
         run(&session, stored::CREATE).await?;
         run(&session, stored::CREATE_DOUBTS).await?;
     }
     for copies in all {
         say(format!("creating {}", copies.keyspace));
-        for (keyspace, replication) in copies.keyspaces(replication) {
+        let replication = copies.replication(&own);
+        for (keyspace, replication) in copies.keyspaces().iter().zip(replication) {
             run(&session, &format!("DROP KEYSPACE IF EXISTS {keyspace}")).await?;
             let create = format!("CREATE KEYSPACE {keyspace} WITH replication = {replication}");
             run(&session, &create).await?;
@@ -305,32 +321,31 @@ mod tests {
                 derived,
                 ..copies(Form::Layouts)
             };
-            let keyspaces = copies.keyspaces(3).into_iter();
-            let digits = |map: String| {
-                let map = map
-                    .replace("'class': ", "")
-                    .replace("'replication_factor': ", "");
-                map.replace(['\'', '{', '}'], "")
-            };
-            let told = keyspaces.map(|(name, map)| format!("{name} {}", digits(map)));
+            let replication = copies.replication("as others").into_iter();
+            let replication = replication.map(|map| map.replace(['\'', '{', '}'], ""));
+            let keyspaces = copies.keyspaces().into_iter().zip(replication);
+            let told = keyspaces.map(|(name, replication)| format!("{name} {replication}"));
             (told.collect::<Vec<_>>(), copies.all())
         };
         let (own, tables) = keyspaces(None);
-        assert_eq!(own, ["k SimpleStrategy, 3"]);
+        assert_eq!(own, ["k as others"]);
         assert_eq!(tables[2], "k.orders__layout_b");
         let (together, tables) = keyspaces(Some(Derived::Together(2)));
         assert_eq!(
             together,
-            ["k SimpleStrategy, 2", "k__layouts SimpleStrategy, 1"]
+            [
+                "k class: SimpleStrategy, replication_factor: 2",
+                "k__layouts class: SimpleStrategy, replication_factor: 1",
+            ]
         );
         assert_eq!(tables[2], "k__layouts.orders__layout_b");
         let (apart, tables) = keyspaces(Some(Derived::Apart));
         assert_eq!(
             apart,
             [
-                "k NetworkTopologyStrategy, dc1: 1",
-                "k__layouts_a NetworkTopologyStrategy, dc2: 1",
-                "k__layouts_b NetworkTopologyStrategy, dc3: 1",
+                "k class: NetworkTopologyStrategy, dc1: 1",
+                "k__layouts_a class: NetworkTopologyStrategy, dc2: 1",
+                "k__layouts_b class: NetworkTopologyStrategy, dc3: 1",
             ]
         );
         assert_eq!(tables[2], "k__layouts_b.orders__layout_b");
