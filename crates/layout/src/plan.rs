@@ -28,7 +28,7 @@ mod tests;
 pub use logical_table::{
     ClusteringColumn, Column, Copy, LogicalTable, is_one_cell, may_hold_time, partition_name,
 };
-pub use read::{CopyRead, read, read_and_sort, read_from};
+pub use read::{Ranked, rank, read_and_sort, read_from};
 pub use restore::{ROWS_MAX, Restore, SORTABLE, SortKey};
 pub use splice::{qualified, qualified_table};
 pub use write::{Write, write};

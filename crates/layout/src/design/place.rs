@@ -95,8 +95,13 @@ pub fn place(model: &dyn CostModel, columns: usize, options: &PlaceOptions) -> V
         least = *cost;
         let chosen = singles.iter().zip(counts);
         let chosen = chosen.map(|(ways, count)| ways.get(*count).map_or(&[][..], |w| &w.chosen));
+        let chosen = fewer(
+            &candidates,
+            options,
+            chosen.map(<[usize]>::to_vec).collect(),
+        );
         placements.push(Placement {
-            held: held(&candidates, &chosen.collect::<Vec<_>>(), &options.known),
+            held: held(&candidates, &chosen, &options.known),
             cost_us: cost / total,
             lower_bound_us: bound.min(*cost) / total,
         });
@@ -115,7 +120,7 @@ pub fn cost_by_place(
     let rows: Vec<Vec<f64>> = held.iter().map(|of| costs_on(model, &of.layout)).collect();
     let of_place = |(place, weights): (usize, &Vec<f64>)| {
         let total: f64 = weights.iter().sum();
-        let here = || (rows.iter().zip(held)).filter(|(_, held)| held.places[place]);
+        let here = || (rows.iter().zip(held)).filter(|(_, of)| of.places.get(place) == Some(&true));
         let cost = |query: usize| {
             let costs = here().map(|(row, _)| row[query]);
             costs.fold(own[query], f64::min)
@@ -164,8 +169,6 @@ fn singles(candidates: &Candidates, own: &[f64], options: &PlaceOptions) -> Vec<
     let effort = Effort {
         evaluations_max: options.effort.evaluations_max / searches,
     };
-    let known = options.known.iter();
-    let known: Vec<usize> = known.filter_map(|of| candidates.candidate(of)).collect();
     let of_place = |weights: &Vec<f64>| {
         let total: f64 = weights.iter().sum();
         let asked = weights.iter().zip(own).filter(|(weight, _)| **weight > 0.0);
@@ -187,13 +190,8 @@ fn singles(candidates: &Candidates, own: &[f64], options: &PlaceOptions) -> Vec<
                 Certificate::Optimal => found.least_cost,
                 Certificate::AtLeast { lower_bound } => lower_bound,
             };
-            let familiar = |chosen: usize| {
-                let mut known = known.iter().copied();
-                let same = |other: &usize| problem.row(*other) == problem.row(chosen);
-                known.find(same).unwrap_or(chosen)
-            };
             ways.push(Way {
-                chosen: found.chosen.into_iter().map(familiar).collect(),
+                chosen: found.chosen,
                 cost: found.least_cost * total,
                 lower: lower * total,
             });
@@ -242,16 +240,53 @@ fn divisions(
     best
 }
 
-/// The candidates that are chosen at each place as layouts.
-fn held(candidates: &Candidates, chosen: &[&[usize]], known: &[Layout]) -> Vec<Held> {
+/// The same at the same cost with fewer layouts, each of which is one more write, and with those that are known.
+fn fewer(
+    candidates: &Candidates,
+    options: &PlaceOptions,
+    mut chosen: Vec<Vec<usize>>,
+) -> Vec<Vec<usize>> {
+    let known = options.known.iter();
+    let known: Vec<usize> = known.filter_map(|of| candidates.candidate(of)).collect();
+    for place in 0..chosen.len() {
+        let problem = candidates.problem().asked(&options.asked[place]);
+        let most = problem.cost(&chosen[place]) * (1.0 + ROUNDING);
+        for at in 0..chosen[place].len() {
+            if known.contains(&chosen[place][at]) {
+                continue;
+            }
+            let others = chosen
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other != place);
+            let elsewhere = others.flat_map(|(_, chosen)| chosen);
+            let better = known.iter().chain(elsewhere).copied().find(|other| {
+                let mut changed = chosen[place].clone();
+                changed[at] = *other;
+                problem.cost(&changed) <= most
+            });
+            if let Some(better) = better {
+                chosen[place][at] = better;
+            }
+        }
+    }
+    chosen
+}
+
+/// The candidates that are chosen at each place as layouts; first those that are known, in their order.
+fn held(candidates: &Candidates, chosen: &[Vec<usize>], known: &[Layout]) -> Vec<Held> {
+    let known = known
+        .iter()
+        .filter_map(|layout| Some((candidates.candidate(layout)?, layout)));
+    let known: Vec<(usize, &Layout)> = known.collect();
     let mut all: Vec<usize> = chosen.concat();
-    all.sort_unstable();
+    let place_of = |candidate: usize| known.iter().position(|(known, _)| *known == candidate);
+    all.sort_unstable_by_key(|of| (place_of(*of).unwrap_or(usize::MAX), *of));
     all.dedup();
     let of_candidate = |candidate: usize| {
-        let same = |layout: &&Layout| candidates.candidate(layout) == Some(candidate);
-        let layout = known.iter().find(same);
+        let known = place_of(candidate).map(|at| known[at].1);
         Some(Held {
-            layout: layout.or(candidates.layouts().get(candidate))?.clone(),
+            layout: known.or(candidates.layouts().get(candidate))?.clone(),
             places: chosen.iter().map(|of| of.contains(&candidate)).collect(),
         })
     };

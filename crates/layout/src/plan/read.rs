@@ -24,15 +24,13 @@ use super::splice::{qualified, splice};
 use crate::access::Access;
 use crate::layout::Layout;
 
-/// A SELECT as it is carried out on a copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CopyRead {
+/// A copy from which a SELECT can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ranked {
     /// Which of [`LogicalTable::copies`].
     pub at: usize,
-    /// It has the client's markers in their order.
-    pub text: String,
-    /// The answer is not in the table's order yet.
-    pub restore: Option<Restore>,
+    /// The answer has to be put into the table's order: [`read_and_sort`] has the text, otherwise [`read_from`].
+    pub is_sorted: bool,
 }
 
 /// A copy is worth the detour if it costs less than this share of what the table costs.
@@ -44,7 +42,7 @@ const SORTING: f64 = 0.3;
 
 /// The copies that are worth it to read the SELECT from, the cheapest first; without any, the table. That the table
 /// takes the statement is known: its PREPARE succeeded.
-pub fn read(table: &LogicalTable, text: &str, facts: &Facts) -> Vec<CopyRead> {
+pub fn rank(table: &LogicalTable, text: &str, facts: &Facts) -> Vec<Ranked> {
     ranked(table, text, facts).unwrap_or_default()
 }
 
@@ -71,7 +69,7 @@ pub fn read_and_sort(
     to_sort(table, text, facts, &question, copy)
 }
 
-fn ranked(table: &LogicalTable, text: &str, facts: &Facts) -> Option<Vec<CopyRead>> {
+fn ranked(table: &LogicalTable, text: &str, facts: &Facts) -> Option<Vec<Ranked>> {
     if table.copies.is_empty() {
         return None;
     }
@@ -99,18 +97,9 @@ fn ranked(table: &LogicalTable, text: &str, facts: &Facts) -> Option<Vec<CopyRea
     }
     // Of equal ones first those with the order, and then as the copies come.
     worth_it.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    let reads = worth_it.into_iter().filter_map(|(_, is_sorted, at)| {
-        let copy = table.copies.get(at)?;
-        let (text, restore) = match is_sorted {
-            true => {
-                let (text, restore) = to_sort(table, text, facts, &question, copy)?;
-                (text, Some(restore))
-            }
-            false => (in_order(table, text, facts, &question, copy)?, None),
-        };
-        Some(CopyRead { at, text, restore })
-    });
-    Some(reads.collect())
+    let ranked = worth_it.into_iter();
+    let ranked = ranked.map(|(_, is_sorted, at)| Ranked { at, is_sorted });
+    Some(ranked.collect())
 }
 
 /// Consequences of LIMIT, and of the number of rows that are expected, for a choice.

@@ -38,6 +38,8 @@ pub(crate) struct Cell<J> {
     pub arms: Vec<usize>,
     /// The rounds that have it, from the first on.
     pub rounds: usize,
+    /// It is measured once in any case, however late it is.
+    pub is_needed: bool,
 }
 
 /// Breaks, with a note for the report, if nothing else is to be measured.
@@ -60,6 +62,7 @@ impl<J> Cell<J> {
             job,
             arms: arms.map(|(arm, _)| arm).collect(),
             rounds: usize::MAX,
+            is_needed: false,
         }
     }
 
@@ -112,7 +115,8 @@ impl<J> Experiment<J> {
     ) -> Result<ControlFlow<()>> {
         let cells = self.cells.iter();
         for cell in cells.filter(|cell| round < cell.rounds && is_chosen(&cell.job)) {
-            if is_late(self.until, &cell.name, round, took, report) {
+            let is_needed = cell.is_needed && round == 0;
+            if !is_needed && is_late(self.until, &cell.name, round, took, report) {
                 continue;
             }
             let began = Instant::now();
@@ -250,5 +254,13 @@ mod tests {
         measured.await.unwrap();
         assert_eq!(report.notes.len(), 3 + 1);
         assert!(report.notes[1].contains("round 1 for the cell once"));
+        experiment.cells[1].is_needed = true;
+        let mut needed = Vec::new();
+        let measured = experiment.measure(&mut report, say, async |cell, round, _, _| {
+            needed.push((cell.name.clone(), round));
+            Ok(ControlFlow::Continue(()))
+        });
+        measured.await.unwrap();
+        assert_eq!(needed, [("once".to_owned(), 0)]);
     }
 }

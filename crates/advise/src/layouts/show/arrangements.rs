@@ -40,7 +40,7 @@ pub(super) fn write_text(out: &mut String, report: &Report) -> std::fmt::Result 
     writeln!(
         out,
         "\nDerived layouts answer at ONE and LOCAL_ONE in their data centres, and are timed as if all were asked so; what \
-         those of a data centre do not answer, the table does. Not predicted: writes (each layout is one more, derived ones a \
+         a data centre's do not answer, the table does. Not predicted: writes (each layout is one more, derived ones a \
          request of their own), how well another order compresses, and ways between data centres. Fewer replicas of the table are fewer of all tables in its keyspace: of two, QUORUM needs both; of \
          one, nothing is read while it is away."
     )?;

@@ -4,10 +4,10 @@
 use std::sync::{Arc, OnceLock};
 
 use helenus_cql::{Facts, Kind};
-use helenus_layout::plan::{self, CopyRead, LogicalTable};
+use helenus_layout::plan::{self, LogicalTable, Ranked};
 
 use crate::features::layouts::LayoutStats;
-use crate::features::layouts::restored_order::RestoredOrder;
+use crate::features::layouts::restored_order::{RestoredOrder, Room};
 use crate::statement::of_text::OfText;
 use crate::stats::{Stats, add};
 
@@ -36,20 +36,23 @@ pub(crate) enum Plan<S> {
 #[derive(Debug)]
 pub(crate) struct CopyReads<S> {
     /// The layouts that are worth it to read, the cheapest first.
-    pub ranked: Box<[Ranked<S>]>,
+    pub ranked: Box<[RankedRead<S>]>,
+    /// For rows that are to be sorted, which are the same on each layout.
+    pub room: Arc<Room>,
     /// By layout; `None` where it would answer differently.
     derived: Box<[OnceLock<Option<Arc<S>>>]>,
     /// By layout.
     stats: Box<[OnceLock<Arc<LayoutStats>>]>,
 }
 
-/// A layout on which a read is carried out.
+/// A layout on which a read can be carried out.
 #[derive(Debug)]
-pub(crate) struct Ranked<S> {
+pub(crate) struct RankedRead<S> {
     pub at: usize,
-    pub statement: Arc<S>,
-    /// How its answers become the table's, if their rows come in another order.
-    pub order: Option<Arc<RestoredOrder>>,
+    /// The rows come in another order.
+    pub is_sorted: bool,
+    /// Then: the statement, and how its answers become the table's. `None` if the order of a type is not known.
+    sorted: OnceLock<Option<(Arc<S>, Arc<RestoredOrder>)>>,
 }
 
 /// A write as it is on one layout.
@@ -113,28 +116,38 @@ impl<S: OfText> CopyReads<S> {
     fn of(table: &LogicalTable, text: &str, facts: &Facts) -> CopyReads<S> {
         let derived: Box<[OnceLock<Option<Arc<S>>>]> =
             table.copies.iter().map(|_| OnceLock::new()).collect();
-        let ranked = plan::read(table, text, facts).into_iter();
-        let ranked = ranked.filter_map(|CopyRead { at, text, restore }| {
-            let order = match &restore {
-                // `None` if the order of a type is not known.
-                Some(restore) => Some(Arc::new(RestoredOrder::of(restore)?)),
-                None => None,
-            };
-            let statement = Arc::new(S::of_text(&text));
-            if let (None, Some(of)) = (&order, derived.get(at)) {
-                _ = of.set(Some(statement.clone()));
-            }
-            Some(Ranked {
-                at,
-                statement,
-                order,
-            })
+        let ranked = plan::rank(table, text, facts).into_iter();
+        let ranked = ranked.map(|Ranked { at, is_sorted }| RankedRead {
+            at,
+            is_sorted,
+            sorted: OnceLock::new(),
         });
         CopyReads {
             ranked: ranked.collect(),
+            room: Arc::default(),
             derived,
             stats: table.copies.iter().map(|_| OnceLock::new()).collect(),
         }
+    }
+
+    /// The statement on a layout that has been ranked, and how its answers become the table's if they are in another order.
+    pub(crate) fn ranked_read<'a>(
+        &'a self,
+        ranked: &'a RankedRead<S>,
+        table: &LogicalTable,
+        text: &str,
+        facts: &Facts,
+    ) -> Option<(&'a Arc<S>, Option<&'a Arc<RestoredOrder>>)> {
+        if !ranked.is_sorted {
+            return Some((self.derived(table, text, facts, ranked.at)?, None));
+        }
+        let made = || {
+            let (text, restore) = plan::read_and_sort(table, text, facts, ranked.at)?;
+            let order = RestoredOrder::of(&restore, self.room.clone())?;
+            Some((Arc::new(S::of_text(&text)), Arc::new(order)))
+        };
+        let (statement, order) = ranked.sorted.get_or_init(made).as_ref()?;
+        Some((statement, Some(order)))
     }
 
     /// Counts a read of one layout. `max`: layouts that are counted by name.

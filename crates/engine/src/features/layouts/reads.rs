@@ -12,7 +12,7 @@ use helenus_wire::{
 
 use crate::engine::Engine;
 use crate::features::layouts::on_layouts::OnLayouts;
-use crate::features::layouts::plan::{CopyReads, Plan};
+use crate::features::layouts::plan::{CopyReads, Plan, RankedRead};
 use crate::features::layouts::read::{Fault, Instead, LayoutRead, identity, unwrap};
 use crate::features::layouts::refusals::fenced;
 use crate::features::layouts::restored_order::RestoredOrder;
@@ -111,7 +111,8 @@ pub(crate) fn read_of_layout(
     Ok(read)
 }
 
-/// The read on the best layout of those that are near, or else of those that are not; `None` if none can be read.
+/// The read on the best layout of those that are near, or if none is, on the best of the others; `None` if it cannot be
+/// read.
 fn best_read(
     engine: &mut Engine,
     arrival: &Arrival<'_>,
@@ -123,28 +124,46 @@ fn best_read(
     if has_payload || options.consistency.is_serial() {
         return None;
     }
-    for distance in [Distance::Near, Distance::Far] {
-        for ranked in &reads.copies.ranked {
-            let candidate = Candidate {
-                table: reads.table,
-                at: ranked.at,
-                derived: &ranked.statement,
-                order: ranked.order.as_ref(),
-                state: None,
-            };
-            let copy = reads.table.copies.get(ranked.at)?;
-            let level = options.consistency;
-            let found = distance_of(engine, arrival, analysis, level, reads.table, copy);
-            if found != Some(distance) {
-                continue;
+    let Reads {
+        statement,
+        table,
+        copies,
+    } = reads;
+    let level = options.consistency;
+    // Asked once: it counts.
+    let (mut sorts, mut is_any_near, mut far) = (None, false, None);
+    let mut read = |engine: &mut Engine, ranked: &RankedRead<Statement>| {
+        let mut sorts = || *sorts.get_or_insert_with(|| copies.room.is_tried(options.page_size));
+        if ranked.is_sorted && !sorts() {
+            return None;
+        }
+        let (text, facts) = (&statement.text, &statement.facts);
+        let (derived, order) = copies.ranked_read(ranked, table, text, facts)?;
+        let candidate = Candidate {
+            table,
+            at: ranked.at,
+            derived,
+            order,
+            state: None,
+        };
+        allowed_read(engine, arrival, analysis, options, candidate)
+    };
+    for ranked in &copies.ranked {
+        let copy = table.copies.get(ranked.at)?;
+        match distance_of(engine, arrival, analysis, level, table, copy) {
+            Some(Distance::Near) => {
+                is_any_near = true;
+                let read = read(engine, ranked);
+                if read.is_some() {
+                    return read;
+                }
             }
-            let read = allowed_read(engine, arrival, analysis, options, candidate);
-            if read.is_some() {
-                return read;
-            }
+            Some(Distance::Far) => far = far.or(Some(ranked)),
+            None => {}
         }
     }
-    None
+    far.filter(|_| !is_any_near)
+        .and_then(|ranked| read(engine, ranked))
 }
 
 /// The read of a candidate, if the client may read the layout.
@@ -183,10 +202,6 @@ fn layout_read(
         }
         _ => None,
     };
-    let order = candidate.order;
-    if order.is_some_and(|order| !order.is_tried(options.page_size)) {
-        return None;
-    }
     let mut body = Vec::with_capacity(arrival.content.len() + 64);
     Prepared::write_asked(
         prepared.as_deref(),

@@ -5,6 +5,7 @@
 //! statement's answers were too large for is remembered ([`Room`]).
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use helenus_layout::plan::{ROWS_MAX, Restore};
@@ -22,7 +23,7 @@ pub(crate) struct RestoredOrder {
     /// Columns at the end that the client has not asked for.
     appended: usize,
     limit: usize,
-    room: Room,
+    room: Arc<Room>,
 }
 
 #[derive(Debug)]
@@ -50,7 +51,7 @@ impl RestoredOrder {
     }
 
     /// `None` if the order of a type is not known here.
-    pub(crate) fn of(restore: &Restore) -> Option<RestoredOrder> {
+    pub(crate) fn of(restore: &Restore, room: Arc<Room>) -> Option<RestoredOrder> {
         let keys = restore.keys.iter().map(|key| {
             Some(Key {
                 column: key.column,
@@ -62,18 +63,12 @@ impl RestoredOrder {
             keys: keys.collect::<Option<_>>()?,
             appended: restore.appended,
             limit: restore.limit.unwrap_or(usize::MAX),
-            room: Room::default(),
+            room,
         })
     }
 
     pub(crate) fn appended(&self) -> usize {
         self.appended
-    }
-
-    /// True if an answer is expected to fit a client's page. `None`: it takes all rows at once.
-    pub(crate) fn is_tried(&self, page_size: Option<i32>) -> bool {
-        let size = page_size.and_then(|size| u32::try_from(size).ok());
-        self.room.is_tried(size.filter(|size| *size > 0))
     }
 
     /// Appends the table's answer, with `names` as [`RowsView::write_for_table`] takes them; false if this page
@@ -159,7 +154,7 @@ impl RestoredOrder {
 /// other partitions are of other sizes. So at most one read in 16 is made in vain, where none fits one in
 /// about 1,000; more of them where others read small partitions by the same statement.
 #[derive(Debug, Default)]
-struct Room {
+pub(crate) struct Room {
     /// Pages of so many rows, and smaller ones, were too small; 0: none were.
     too_small: AtomicU32,
     /// Reads with such pages that still go to the table.
@@ -172,7 +167,10 @@ const LEFT_FIRST: u32 = 16;
 const DOUBLED_MAX: u32 = 6;
 
 impl Room {
-    fn is_tried(&self, page_size: Option<u32>) -> bool {
+    /// True if an answer is expected to fit a client's page. `None`: it takes all rows at once.
+    pub(crate) fn is_tried(&self, page_size: Option<i32>) -> bool {
+        let page_size = page_size.and_then(|size| u32::try_from(size).ok());
+        let page_size = page_size.filter(|size| *size > 0);
         let too_small = self.too_small.load(Relaxed);
         if page_size.unwrap_or(u32::MAX).min(ROWS_MAX as u32) > too_small {
             return true;

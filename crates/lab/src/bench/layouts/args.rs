@@ -52,7 +52,7 @@ pub(in crate::bench) struct LayoutsArgs {
     pub(super) recovery: bool,
     /// Each node in a data centre of its own: of the arms with derived layouts only helenus-equal-disk, whose table and
     /// two layouts are one copy each, in a data centre each; without synthetic tables
-    #[arg(long, conflicts_with_all = ["contact", "nodes", "added", "recovery"])]
+    #[arg(long, conflicts_with_all = ["contact", "nodes", "added", "recovery", "coefficients"])]
     apart: bool,
     /// TPC-H scale factor: 1 is 1,500,000 orders [default: 1, or 0.02 with --quick]
     #[arg(long)]
@@ -110,6 +110,11 @@ impl LayoutsArgs {
             ("--time-out", self.time_out, 3600.0),
             ("--scale", self.scale(), 100.0),
         ])?;
+        let left_out = [Part::Layouts, Part::Derived];
+        ensure!(
+            !self.apart || !left_out.iter().any(|part| self.without.contains(part)),
+            "--apart compares derived layouts: leave neither them nor layouts out"
+        );
         ensure!(
             (0.0..=3600.0).contains(&self.warmup.unwrap_or(0.0)),
             "--warmup must be from 0 to 3600"
@@ -215,6 +220,12 @@ impl LayoutsArgs {
                 true => [None, Some(Derived::Apart)],
                 false => [Some(replicas), at_equal_disk].map(|of| of.map(Derived::Together)),
             };
+            if !self.apart && at_equal_disk.is_none() && wanted(Part::Derived) {
+                skipped.push(format!(
+                    "There is no {EQUAL_DISK}: {} layouts leave no replica of the table at its disk.",
+                    self.added()
+                ));
+            }
             for (writer, derived) in [DERIVED, EQUAL_DISK].into_iter().zip(kinds) {
                 if wanted(Part::Derived) && derived.is_some() {
                     let name = writer.trim_start_matches("helenus-").replace('-', "_");
@@ -451,6 +462,8 @@ mod tests {
             }
         }
         assert!(parsed::<LayoutsArgs>("x --apart --recovery").is_err());
+        let without: LayoutsArgs = parsed("x --apart --without derived").unwrap();
+        assert!(without.check().is_err());
     }
 
     #[test]

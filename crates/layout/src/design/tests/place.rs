@@ -155,6 +155,35 @@ fn more_copies_than_are_looked_for_at_one_place_are_not_called_the_best() {
     assert!(six.copies() == 6 && !six.is_proven(), "{six:?}");
 }
 
+#[test]
+fn one_layout_for_two_places_is_better_than_two() {
+    let model = Bound(vec![vec![1], vec![1, 2]]);
+    let asked = vec![vec![1.0, 0.0], vec![0.0, 1.0]];
+    let found = placed(&model, 3, &asked, 2);
+    let last = found.last().expect("it is worth it");
+    assert_eq!(last.held, [held(&[1, 2, 0], &[true, true])]);
+    assert_eq!((last.cost_us, last.is_proven()), (5.5, true));
+}
+
+#[test]
+fn layouts_that_are_known_come_first_and_in_their_order() {
+    let model = Bound(vec![vec![1, 3], vec![2, 3]]);
+    let known = [layout(&[2, 3, 0, 1]), layout(&[1, 3, 0, 2])];
+    for known in [known.to_vec(), known.iter().rev().cloned().collect()] {
+        let options = PlaceOptions {
+            permuted: (0..4).collect(),
+            known: known.clone(),
+            asked: vec![vec![1.0, 1.0], vec![1.0, 1.0]],
+            copies_max: 4,
+            effort: Effort::default(),
+        };
+        let found = place(&model, 4, &options);
+        let last = found.last().expect("it is worth it");
+        let layouts: Vec<Layout> = last.held.iter().map(|of| of.layout.clone()).collect();
+        assert_eq!(layouts, known);
+    }
+}
+
 /// The mean cost of all ways of holding layouts, the least for each number of copies.
 fn brute_force(
     model: &dyn CostModel,

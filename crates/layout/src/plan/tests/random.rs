@@ -13,12 +13,14 @@ fn a_derived_statement_has_the_same_facts_and_markers() {
         let table = random_table(rng);
         let select = random_select(rng);
         let known = facts(&select);
-        for CopyRead { at, text, restore } in read(&table, &select, &known) {
+        for of in rank(&table, &select, &known) {
             copies += 1;
-            check_read(&table, at, &select, &known, &text, restore.as_ref());
-            let as_it_comes = restore.is_none().then_some(text);
-            let continued = read_from(&table, &select, &known, at);
-            assert_eq!(continued, as_it_comes, "{select}");
+            let (text, restore) = match of.is_sorted {
+                true => read_and_sort(&table, &select, &known, of.at).map(|(t, r)| (t, Some(r))),
+                false => read_from(&table, &select, &known, of.at).map(|text| (text, None)),
+            }
+            .expect("it is ranked");
+            check_read(&table, of.at, &select, &known, &text, restore.as_ref());
         }
         for at in 0..table.copies.len() {
             if let Some(text) = read_from(&table, &select, &known, at) {
@@ -77,7 +79,7 @@ fn no_text_makes_it_panic_or_change_the_markers() {
             let _ = read_and_sort(&table, &text, &before, at);
         }
         for of in [&known, &before] {
-            let _ = read(&table, &text, of);
+            let _ = rank(&table, &text, of);
             let _ = write(&table, &text, of);
             for inner in &of.inner {
                 let _ = write(&table, &text, inner);

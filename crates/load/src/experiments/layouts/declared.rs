@@ -58,7 +58,11 @@ impl Layouts {
         let read = |reads: Reads| {
             let takes_part = |of: &super::Contender| !reads.node_paused || of.with_paused_node;
             let arms = self.arms.iter().map(takes_part);
-            Cell::of_some(reads.name(), Job::Read(reads), arms)
+            Cell {
+                // Without it ratios would be missing.
+                is_needed: !reads.node_paused,
+                ..Cell::of_some(reads.name(), Job::Read(reads), arms)
+            }
         };
         let synthetic =
             |(at, of): (usize, &super::Synthetic)| Cell::of_all(of.cell(), Job::Synthetic(at), 0);

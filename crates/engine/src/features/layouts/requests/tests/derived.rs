@@ -4,6 +4,8 @@ mod written;
 
 use std::sync::Arc;
 
+use helenus_layout::Layout;
+use helenus_layout::plan::LogicalTable;
 use helenus_policy::ring::{NodeSpec, Replication, Ring};
 use helenus_policy::route::{Locality, NodeTable};
 use helenus_policy::token::{Partitioner, Token};
@@ -291,21 +293,36 @@ fn a_table_is_not_defined_otherwise_while_a_layout_of_it_is_behind() {
     }
 }
 
-/// A table that two nodes hold, one of them in another data centre, with a layout at each: the one elsewhere is read first
-/// where both can be.
+const FAR_LAYOUT: &str = "orders__layout_far";
+const IN_SHOP: &str = "SELECT day, total FROM app.orders WHERE customer = 7 AND status = 'open' AND shop = 'x' ALLOW \
+                       FILTERING";
+
+/// A table with two layouts; for [`IN_SHOP`] the first is far better.
+fn in_shops() -> LogicalTable {
+    let mut table = orders(true);
+    let mut shop = table.clustering[1].clone();
+    shop.name = "shop".to_owned();
+    table.clustering.push(shop);
+    table.distinct.insert("shop".to_owned(), 500.0);
+    let mut second = table.copies[0].clone();
+    second.layout = Layout::new(&[1, 0, 2]).expect("a permutation");
+    table.copies.push(second);
+    table.copies[0].physical = FAR_LAYOUT.to_owned();
+    table.copies[0].layout = Layout::new(&[1, 2, 0]).expect("a permutation");
+    table
+}
+
+/// That table is held by two nodes, one of them in another data centre, which has the better layout.
 fn near_and_far(allow_remote_dc: bool, is_near_readable: bool) -> Bench {
     const FAR: &str = "app__far";
     let mut config = Config::default();
     config.layouts.enabled = true;
     config.cluster.allow_remote_dc = allow_remote_dc;
     let bench = Bench::with_nodes(2, config, (Version::V5, Version::V5));
-    let mut table = orders(true);
-    let mut near = table.copies[0].clone();
-    near.keyspace = Some(DERIVED.to_owned());
-    near.readable = is_near_readable;
+    let mut table = in_shops();
     table.copies[0].keyspace = Some(FAR.to_owned());
-    table.copies[0].physical = "orders__layout_far".to_owned();
-    table.copies.push(near);
+    table.copies[1].keyspace = Some(DERIVED.to_owned());
+    table.copies[1].readable = is_near_readable;
     bench.adopt(table);
     let data_centers = ["here", "there"];
     let specs: Vec<NodeSpec> = (0..2)
@@ -341,7 +358,7 @@ fn a_layout_that_is_near_is_read_before_a_better_one_that_is_not() {
         (false, true, 1_u16, LAYOUT),
         (true, true, 1, LAYOUT),
         (true, true, 10, LAYOUT),
-        (true, false, 1, "orders__layout_far"),
+        (true, false, 1, FAR_LAYOUT),
         (true, false, 10, "app.orders "),
     ] {
         let mut bench = near_and_far(allow_remote_dc, is_near_readable);
@@ -350,7 +367,7 @@ fn a_layout_that_is_near_is_read_before_a_better_one_that_is_not() {
             level: Some(level),
             ..Asking::default()
         };
-        let body = asking.query(Version::V5, READ);
+        let body = asking.query(Version::V5, IN_SHOP);
         bench.ask(Opcode::Query, 2, &body);
         let asked: Vec<String> = (0..2)
             .flat_map(|node| bench.at(node))
@@ -363,4 +380,33 @@ fn a_layout_that_is_near_is_read_before_a_better_one_that_is_not() {
         assert_eq!(asked.len(), 1, "{case:?}: {asked:?}");
         assert!(asked[0].contains(expected), "{case:?}: {asked:?}");
     }
+}
+
+#[test]
+fn the_next_best_layout_is_read_where_the_role_may_not_read_the_best() {
+    let mut bench = Bench::new(Version::V5, Version::V5);
+    let mut table = in_shops();
+    table.copies.swap(0, 1);
+    bench.adopt(table);
+    bench.renew();
+    bench.wait(TICK);
+    let of_table = rows(TABLE, &COLUMNS, None, &CELLS);
+    for (stream, asked) in [
+        (2, &[FAR_LAYOUT, "app.orders "][..]),
+        (3, &["orders__layout_a "]),
+    ] {
+        let body = Asking::default().query(Version::V5, IN_SHOP);
+        bench.ask(Opcode::Query, stream, &body);
+        for (at, expected) in asked.iter().enumerate() {
+            let (_, stream, body) = bench.one_at_node();
+            let view = QueryView::parse(&body, Version::V5).expect("a QUERY");
+            assert!(view.text.contains(expected), "{} of {asked:?}", view.text);
+            match at + 1 == asked.len() {
+                false => bench.say_error(stream, code::UNAUTHORIZED, "no SELECT permission", &[]),
+                true => bench.say(Opcode::Result, stream, &of_table),
+            }
+        }
+        assert_eq!(bench.answer().0, Opcode::Result);
+    }
+    bench.is_done();
 }
