@@ -1,7 +1,8 @@
 //! How often each check was evaluated, and how often it could have failed: how much of everything there must be.
 //!
 //! One hit in 2,000 seeds is luck. So it is counted by seeds, and the floors are about half of what 2,000 seeds
-//! have shown.
+//! have shown. Half of the seeds are others with each commit, so of what happens in few seeds the floors are lower: that it
+//! is missed by chance is to be rarer than one commit in a hundred.
 
 use std::fmt::Write as _;
 
@@ -68,7 +69,7 @@ impl Check {
             Check::DoubtRead => 1,
             Check::DoubtWaits => 100,
             Check::DeletedLate => 60,
-            Check::BehindRead => 3,
+            Check::BehindRead => 1,
             Check::ConditionalRow => 55,
             Check::Lease => 250,
             Check::Recovered => 970,
@@ -79,10 +80,10 @@ impl Check {
 
 /// In so many of 2,000 seeds this has happened, at least.
 const SEEDS_LEAST: [(&str, u64); 60] = [
-    (super::BESIDE_PIPELINES, 4),
+    (super::BESIDE_PIPELINES, 2),
     (super::BESIDE_SCANS, 4),
     (super::BESIDE_NEVER_READS, 1),
-    (super::BESIDE_LARGE_TEXTS, 3),
+    (super::BESIDE_LARGE_TEXTS, 1),
     (super::BESIDE_VANISHES, 3),
     (super::ASKED_AFTER_TROUBLE, 970),
     (super::WRITES_COMPARED, 1000),
@@ -103,11 +104,11 @@ const SEEDS_LEAST: [(&str, u64); 60] = [
     ("counter reads_shared", 640),
     ("counter reads_parked", 250),
     ("counter writes_merged", 100),
-    ("counter write_batches_parted", 4),
+    ("counter write_batches_parted", 1),
     ("counter lwt_waited", 600),
     ("counter lwt_graces", 120),
     ("counter lwt_gave_up", 110),
-    ("counter lwt_stood_aside", 15),
+    ("counter lwt_stood_aside", 5),
     ("counter scans_in_parts", 820),
     ("counter scans_in_pieces", 940),
     ("counter scans_in_stretches", 700),
