@@ -5,7 +5,7 @@ use std::hint::black_box;
 use helenus_policy::choice::{CANDIDATES_MAX, Choice, Request, Settings as Assignment};
 use helenus_policy::hot::{Partition, Sampler, Sketch, Use};
 use helenus_policy::ring::{NodeIndex, NodeSpec, Replication, Ring};
-use helenus_policy::route::{NodeTable, Preference, RouteInput, plan};
+use helenus_policy::route::{Elsewhere, NodeTable, Preference, RouteInput, plan};
 use helenus_policy::schedule::{Answered, Class, Job, Offer, Schedule, Settings};
 use helenus_policy::token::{Partitioner, Token};
 use helenus_wire::{
@@ -220,7 +220,7 @@ fn route(times: usize) {
             nodes: &table,
             usable: &usable,
             rotation: at as u64,
-            allow_remote: false,
+            elsewhere: Elsewhere::Never,
             preference: Preference::Spread,
         };
         assert!(black_box(plan(black_box(&input))).next().is_some());

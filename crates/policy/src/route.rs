@@ -5,8 +5,10 @@
 //! 1. replicas in the local rack,
 //! 2. other replicas in the local data centre,
 //! 3. other nodes of the local data centre,
-//! 4. if `allow_remote`, remote replicas,
-//! 5. if `allow_remote`, other remote nodes.
+//! 4. remote replicas, if they may be tried ([`Elsewhere`]),
+//! 5. other remote nodes, if they may.
+//!
+//! With [`Elsewhere::Owners`], and no replica in the local data centre, usable or not, group 4 comes first.
 //!
 //! The first non-empty group, of n nodes, starts at element `rotation mod n`, so that n consecutive
 //! queries start at n different nodes. With [`Preference::Primary`] groups 1 and 2 are one group,
@@ -72,6 +74,11 @@ impl NodeTable {
         &self.local
     }
 
+    /// False also for a node that is not in the table.
+    pub fn is_local(&self, node: NodeIndex) -> bool {
+        self.locality(node).is_some_and(|at| at != Locality::Remote)
+    }
+
     /// `None` for a node that is not in the table.
     pub fn locality(&self, node: NodeIndex) -> Option<Locality> {
         self.localities.get(node.as_usize()).copied()
@@ -89,6 +96,17 @@ pub enum Preference {
     Primary,
 }
 
+/// When nodes of other data centres are tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Elsewhere {
+    #[default]
+    Never,
+    /// After all local ones.
+    Last,
+    /// Those that own what no local node owns, before local ones, which would have to ask them; others last.
+    Owners,
+}
+
 /// The input of [`plan`].
 #[derive(Clone, Copy)]
 pub struct RouteInput<'a> {
@@ -99,8 +117,7 @@ pub struct RouteInput<'a> {
     pub usable: &'a dyn Fn(NodeIndex) -> bool,
     /// A counter that the caller increments with each query.
     pub rotation: u64,
-    /// Nodes of other data centres may be tried, after all local ones.
-    pub allow_remote: bool,
+    pub elsewhere: Elsewhere,
     pub preference: Preference,
 }
 
@@ -110,7 +127,7 @@ pub struct Plan {
     nodes: [NodeIndex; Plan::CAPACITY],
     next: u8,
     len: u8,
-    /// How many of those left are owners in the local data centre: these come first.
+    /// How many of those left are owners that come before all other nodes.
     owners: u8,
 }
 
@@ -158,7 +175,8 @@ impl Plan {
         &self.nodes[usize::from(self.next)..usize::from(self.len)]
     }
 
-    /// Those of the candidates left that own what is asked for, in the local data centre.
+    /// Those of the candidates left that own what is asked for: in the local data centre or, with
+    /// [`Elsewhere::Owners`] and none there, in others.
     pub fn owners(&self) -> &[NodeIndex] {
         &self.as_slice()[..usize::from(self.owners)]
     }
@@ -219,10 +237,17 @@ pub fn plan(input: &RouteInput<'_>) -> Plan {
         }
         Preference::Primary => push_replicas(&mut plan, input, |at| at != Locality::Remote),
     }
+    let is_local = |node: &NodeIndex| input.nodes.is_local(*node);
+    let owners_first = input.elsewhere == Elsewhere::Owners && !input.replicas.iter().any(is_local);
+    if owners_first {
+        push_replicas(&mut plan, input, |at| at == Locality::Remote);
+    }
     plan.owners = plan.len;
     push_others(&mut plan, input, &input.nodes.local);
-    if input.allow_remote {
-        push_replicas(&mut plan, input, |at| at == Locality::Remote);
+    if input.elsewhere != Elsewhere::Never {
+        if !owners_first {
+            push_replicas(&mut plan, input, |at| at == Locality::Remote);
+        }
         push_others(&mut plan, input, &input.nodes.remote);
     }
     plan

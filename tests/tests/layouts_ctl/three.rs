@@ -55,6 +55,16 @@ impl Three {
         }
     }
 
+    /// Starts those that a scene has left killed.
+    pub(crate) fn all_up(&mut self) {
+        for number in self.cluster.nodes() {
+            let process = self.cluster.process(number).expect("a node");
+            if !process.is_some_and(|process| process.is_alive()) {
+                self.cluster.start(number).expect("started");
+            }
+        }
+    }
+
     pub(crate) fn address(&self, number: u16) -> SocketAddr {
         self.cluster.address(number).expect("an address")
     }

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use helenus_policy::route::Elsewhere;
 use helenus_policy::schedule::Class;
 use helenus_wire::{Consistency, ExecuteView, Opcode, Reader, Version, flags};
 
@@ -96,9 +97,14 @@ impl Query {
         })
     }
 
-    /// True if nodes of other data centres may serve it.
-    pub(crate) fn may_leave_dc(&self, cluster: &Cluster) -> bool {
-        cluster.may_leave_dc(self.consistency, self.serial_consistency)
+    /// When nodes of other data centres are tried. A write goes to local ones first: they keep hints for those that a broken
+    /// network hides.
+    pub(crate) fn elsewhere(&self, cluster: &Cluster) -> Elsewhere {
+        match cluster.may_leave_dc(self.consistency, self.serial_consistency) {
+            false => Elsewhere::Never,
+            true if self.is_read() => Elsewhere::Owners,
+            true => Elsewhere::Last,
+        }
     }
 
     /// True if it changes data.

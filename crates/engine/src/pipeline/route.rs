@@ -40,9 +40,7 @@ fn local_first(
 ) -> (usize, usize) {
     let (mut local, mut len) = (0, 0);
     for node in replicas {
-        let is_local = places
-            .locality(*node)
-            .is_some_and(|at| at != Locality::Remote);
+        let is_local = places.is_local(*node);
         if len < chosen.len() {
             len += 1;
         } else if !is_local || local == len {
@@ -163,7 +161,7 @@ impl Engine {
             nodes: nodes.places(),
             usable: &healthy,
             rotation: self.cx.rotation,
-            allow_remote: query.may_leave_dc(&self.cx.shared.config.cluster),
+            elsewhere: query.elsewhere(&self.cx.shared.config.cluster),
             preference: match assignment {
                 Policy::RoundRobin | Policy::TokenAware => Preference::Spread,
                 _ => Preference::Primary,
@@ -185,7 +183,7 @@ impl Engine {
             .is_some_and(|token| features::spreads(&self.features, token))
     }
 
-    /// Orders the replicas of the local data centre by the assignment policy, before the others.
+    /// Orders the replicas of the local data centre by the assignment policy, before the others; these, if there is none.
     fn choose<'a>(
         &self,
         replicas: &[NodeIndex],
@@ -195,8 +193,9 @@ impl Engine {
     ) -> &'a [NodeIndex] {
         let places = self.cx.snapshot.nodes().places();
         let (local, len) = local_first(places, replicas, chosen);
+        let ordered = if local == 0 { len } else { local };
         let is_near = |node: &NodeIndex| places.locality(*node) == Some(Locality::LocalRack);
-        let near = chosen[..local].iter().zip(0u32..);
+        let near = chosen[..ordered].iter().zip(0u32..);
         let near = near.fold(0, |near, (node, at)| near | u32::from(is_near(node)) << at);
         let request = Request {
             now_us: self.cx.now_us(),
@@ -205,7 +204,7 @@ impl Engine {
             affinity,
             near,
         };
-        self.queues.order(&request, &mut chosen[..local]);
+        self.queues.order(&request, &mut chosen[..ordered]);
         &chosen[..len]
     }
 
@@ -248,7 +247,7 @@ impl Engine {
             nodes: self.cx.snapshot.nodes().places(),
             usable: &linked,
             rotation: self.cx.rotation,
-            allow_remote: query.may_leave_dc(&self.cx.shared.config.cluster),
+            elsewhere: query.elsewhere(&self.cx.shared.config.cluster),
             preference: Preference::Primary,
         }))
     }

@@ -13,11 +13,12 @@ fn table() -> NodeTable {
     ])
 }
 
+#[derive(Clone, Copy)]
 struct Case<'a> {
     replicas: &'a [u16],
     down: &'a [u16],
     rotation: u64,
-    allow_remote: bool,
+    elsewhere: Elsewhere,
     preference: Preference,
 }
 
@@ -28,7 +29,7 @@ fn check(case: Case<'_>, expect: &[u16]) {
         nodes: &table,
         usable: &|node| !case.down.contains(&node.0),
         rotation: case.rotation,
-        allow_remote: case.allow_remote,
+        elsewhere: case.elsewhere,
         preference: case.preference,
     });
     assert_eq!(planned.as_slice(), nodes(expect));
@@ -41,7 +42,7 @@ const SPREAD: Case<'_> = Case {
     replicas: &[],
     down: &[],
     rotation: 0,
-    allow_remote: false,
+    elsewhere: Elsewhere::Never,
     preference: Preference::Spread,
 };
 const PRIMARY: Case<'_> = Case {
@@ -72,11 +73,40 @@ fn near_replicas_come_first() {
     check(
         Case {
             replicas,
-            allow_remote: true,
+            elsewhere: Elsewhere::Last,
             ..SPREAD
         },
         &[0, 3, 5, 1, 2, 4, 6, 7],
     );
+}
+
+#[test]
+fn owners_elsewhere_come_first_only_where_no_local_node_is_one() {
+    let elsewhere = Elsewhere::Owners;
+    let far = Case {
+        replicas: &[7, 6],
+        elsewhere,
+        ..PRIMARY
+    };
+    check(far, &[7, 6, 0, 1, 2, 3, 4, 5]);
+    let down = &[7][..];
+    check(Case { down, ..far }, &[6, 0, 1, 2, 3, 4, 5, 8]);
+    let last = Elsewhere::Last;
+    check(
+        Case {
+            elsewhere: last,
+            ..far
+        },
+        &[0, 1, 2, 3, 4, 5, 7, 6],
+    );
+    // The local owner is away, and back soon: as before.
+    let near = Case {
+        replicas: &[7, 3],
+        down: &[3],
+        elsewhere,
+        ..PRIMARY
+    };
+    check(near, &[0, 1, 2, 4, 5, 7, 6, 8]);
 }
 
 #[test]
@@ -103,7 +133,7 @@ fn unusable_nodes_are_left_out() {
         Case {
             replicas,
             down,
-            allow_remote: true,
+            elsewhere: Elsewhere::Last,
             rotation: 1,
             ..SPREAD
         },
@@ -152,7 +182,7 @@ fn lightweight_transactions_keep_to_the_primary() {
             nodes: &table,
             usable: &|_| true,
             rotation,
-            allow_remote: false,
+            elsewhere: Elsewhere::Never,
             preference: case.preference,
         })
         .take(3)
@@ -183,7 +213,7 @@ fn nodes_the_table_lacks_are_ignored() {
         nodes: &NodeTable::default(),
         usable: &|_| true,
         rotation: 7,
-        allow_remote: true,
+        elsewhere: Elsewhere::Last,
         preference: Preference::Spread,
     });
     assert!(none.is_empty());
@@ -235,22 +265,28 @@ fn random_plans_are_complete_ordered_and_even() {
     for_seeds(2000, |_, rng| {
         let (localities, replicas, up) = scene(rng);
         let table = NodeTable::from_localities(localities.iter().copied());
-        let allow_remote = rng.below(2) == 0;
+        let elsewhere = [Elsewhere::Never, Elsewhere::Last, Elsewhere::Owners][rng.below(3)];
         let preference = [Preference::Spread, Preference::Primary][rng.below(2)];
         let base = rng.next() >> 1;
         let at = |node: NodeIndex| localities[node.as_usize()];
+        let owners_first = elsewhere == Elsewhere::Owners
+            && replicas.iter().all(|node| at(*node) == Locality::Remote);
         // The group of a node; smaller comes first.
         let group = |node: NodeIndex| match (at(node), replicas.contains(&node)) {
             (Locality::LocalRack, true) => 0,
             (Locality::LocalDc, true) if preference == Preference::Primary => 0,
             (Locality::LocalDc, true) => 1,
             (Locality::LocalRack | Locality::LocalDc, false) => 2,
+            (Locality::Remote, true) if owners_first => 1,
             (Locality::Remote, true) => 3,
             (Locality::Remote, false) => 4,
         };
         let allowed: Vec<NodeIndex> = (0..up.len() as u16)
             .map(NodeIndex)
-            .filter(|&node| up[node.as_usize()] && (allow_remote || at(node) != Locality::Remote))
+            .filter(|&node| {
+                up[node.as_usize()]
+                    && (elsewhere != Elsewhere::Never || at(node) != Locality::Remote)
+            })
             .collect();
         let first_group: Vec<NodeIndex> = {
             let best = allowed.iter().map(|&node| group(node)).min();
@@ -269,10 +305,13 @@ fn random_plans_are_complete_ordered_and_even() {
                 nodes: &table,
                 usable: &|node| up[node.as_usize()],
                 rotation: base + rotation,
-                allow_remote,
+                elsewhere,
                 preference,
             });
+            let owners = planned.owners().to_vec();
             let order: Vec<NodeIndex> = planned.collect();
+            let is_owner = |node: &&NodeIndex| group(**node) < 2;
+            assert_eq!(order.iter().take_while(is_owner).count(), owners.len());
             assert_eq!(order.len(), allowed.len().min(Plan::CAPACITY));
             let mut distinct = order.clone();
             distinct.sort();
@@ -321,7 +360,7 @@ fn a_plan_behind_a_node_has_each_node_once_and_at_most_eight() {
         nodes: &all,
         usable: &|_| true,
         rotation: 0,
-        allow_remote: false,
+        elsewhere: Elsewhere::Never,
         preference: Preference::Spread,
     });
     let behind = |node| full.behind(NodeIndex(node)).collect::<Vec<_>>();
@@ -337,7 +376,7 @@ fn another_owner_instead_of_the_one_that_was_taken() {
         nodes: &all,
         usable: &|_| true,
         rotation: 0,
-        allow_remote: false,
+        elsewhere: Elsewhere::Never,
         preference: Preference::Primary,
     });
     assert_eq!(plan.owners(), nodes(&[3, 5, 7]));

@@ -472,10 +472,9 @@ fn distance_of(
         .schema()
         .owners(table.keyspace_of(copy))?;
     let owners = owners.of_slot(place.slot).iter();
-    let mut fit = owners.filter(|node| engine.links.is_fit(&engine.cx, arrival.pool, **node));
+    let fit = owners.filter(|node| engine.links.is_fit(&engine.cx, arrival.pool, **node));
     let nodes = engine.cx.snapshot.nodes();
-    let first = nodes.is_remote(*fit.next()?);
-    match first && fit.all(|node| nodes.is_remote(*node)) {
+    match fit.map(|node| nodes.is_remote(*node)).min()? {
         false => Some(Distance::Near),
         true => (!level.is_dc_local()).then_some(Distance::Far),
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::route::{Preference, RouteInput, plan};
+use helenus_policy::route::{Elsewhere, Preference, RouteInput, plan};
 
 use crate::backlog::Work;
 use crate::engine::Engine;
@@ -152,13 +152,17 @@ impl Engine {
         let is_sound = |node: NodeIndex| self.links.is_reachable(node, self.cx.now);
         let sound = |node: NodeIndex| !nodes.is_gone(node) && is_sound(node);
         let failing = |node: NodeIndex| !nodes.is_gone(node) && !is_sound(node);
+        let elsewhere = match self.cx.shared.config.cluster.allow_remote_dc {
+            true => Elsewhere::Last,
+            false => Elsewhere::Never,
+        };
         let ordered = |usable: &dyn Fn(NodeIndex) -> bool| {
             plan(&RouteInput {
                 replicas: &[],
                 nodes: nodes.places(),
                 usable,
                 rotation: self.cx.rotation,
-                allow_remote: self.cx.shared.config.cluster.allow_remote_dc,
+                elsewhere,
                 preference: Preference::Spread,
             })
         };

@@ -369,17 +369,38 @@ fn a_layout_that_is_near_is_read_before_a_better_one_that_is_not() {
         };
         let body = asking.query(Version::V5, IN_SHOP);
         bench.ask(Opcode::Query, 2, &body);
-        let asked: Vec<String> = (0..2)
-            .flat_map(|node| bench.at(node))
-            .map(|(_, _, body)| {
-                let view = QueryView::parse(&body, Version::V5).expect("a QUERY");
-                view.text.to_owned()
-            })
-            .collect();
+        let [here, there] = [0, 1].map(|node| texts_at(&mut bench, node));
         let case = (allow_remote_dc, is_near_readable, level);
-        assert_eq!(asked.len(), 1, "{case:?}: {asked:?}");
+        // What no node here owns is asked of its owner, without a detour.
+        let (asked, others) = match expected == FAR_LAYOUT {
+            true => (there, here),
+            false => (here, there),
+        };
+        assert_eq!((asked.len(), others.len()), (1, 0), "{case:?}: {asked:?}");
         assert!(asked[0].contains(expected), "{case:?}: {asked:?}");
     }
+}
+
+fn texts_at(bench: &mut Bench, node: usize) -> Vec<String> {
+    let asked = bench.at(node).into_iter();
+    let texts = asked.map(|(_, _, body)| {
+        let view = QueryView::parse(&body, Version::V5).expect("a QUERY");
+        view.text.to_owned()
+    });
+    texts.collect()
+}
+
+#[test]
+fn a_write_of_what_another_data_centre_owns_goes_through_a_node_of_this_one() {
+    let mut bench = near_and_far(true, true);
+    bench.wait(TICK);
+    let insert =
+        "INSERT INTO app.orders (customer, day, status, shop, total) VALUES (7, 1, 'open', 2, 3)";
+    let body = Asking::default().query(Version::V5, insert);
+    bench.ask(Opcode::Query, 2, &body);
+    let [here, there] = [0, 1].map(|node| texts_at(&mut bench, node));
+    assert_eq!((here.len(), there.len()), (3, 0), "{here:?}, {there:?}");
+    assert!(here.iter().any(|text| text.contains(FAR_LAYOUT)));
 }
 
 #[test]
