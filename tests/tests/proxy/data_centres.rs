@@ -17,6 +17,7 @@ const LOCAL_SERIAL: u16 = 9;
 const LOCAL_ONE: u16 = 10;
 
 const WRITE: &str = "INSERT INTO d.t (k, v) VALUES (1, 1)";
+const READ_FAR: &str = "SELECT v FROM far.t WHERE k = 1";
 const READ: &str = "SELECT v FROM d.t WHERE k = 1";
 
 // Node 1 is in dc1, where the proxies are; node 2 is in dc2.
@@ -24,6 +25,7 @@ scenes!(
     requests_and_logins_stay_in_the_local_data_centre;
     nothing_goes_to_a_remote_node,
     a_local_node_answers_every_level,
+    what_no_local_node_owns_is_read_from_its_owner,
     a_remote_node_answers_if_it_may,
     levels_of_the_local_data_centre_do_not_leave_it,
     a_remote_node_answers_every_level_if_it_may,
@@ -47,6 +49,8 @@ fn requests_and_logins_stay_in_the_local_data_centre(scenes: &mut Scenes) {
             &format!("CREATE KEYSPACE d WITH replication = {both}"),
             "CREATE TABLE d.t (k int PRIMARY KEY, v int)",
             WRITE,
+            "CREATE KEYSPACE far WITH replication = {'class': 'NetworkTopologyStrategy', 'dc2': 1}",
+            "CREATE TABLE far.t (k int PRIMARY KEY, v int)",
         ],
     );
     let start = |settings: &[&str]| {
@@ -75,6 +79,13 @@ fn requests_and_logins_stay_in_the_local_data_centre(scenes: &mut Scenes) {
             }
         }
     });
+    let remote = cluster.address(2).expect("node");
+    scenes.scene("what_no_local_node_owns_is_read_from_its_owner", || {
+        reads_of_what_is_elsewhere(&mut clients[0], &only_local, remote, false);
+        reads_of_what_is_elsewhere(&mut clients[1], &also_remote, remote, true);
+        let outcome = clients[1].try_query(READ_FAR, LOCAL_ONE);
+        is_unavailable(outcome.expect("an answer"), "LOCAL_ONE without replicas");
+    });
     cluster.kill(1).expect("killed");
     let [only_local_client, also_remote_client, wherever_client] = &mut clients;
     scenes.scene("a_remote_node_answers_if_it_may", || {
@@ -102,6 +113,33 @@ fn requests_and_logins_stay_in_the_local_data_centre(scenes: &mut Scenes) {
     scenes.scene("a_roles_first_query_waits_for_the_node_that_is_up", || {
         a_roles_first_query_waits_for_the_node_that_is_up(&wherever);
     });
+}
+
+/// Through a node of this data centre or, if it may be asked, without that detour.
+fn reads_of_what_is_elsewhere(
+    client: &mut Client<std::net::TcpStream>,
+    proxy: &Proxy,
+    remote: SocketAddr,
+    is_direct: bool,
+) {
+    let name = format!("helenus_node_read_requests_total{{node=\"{remote}\"");
+    let reads = || {
+        let (_, page) = proxy.admin_get("/metrics", None).expect("metrics");
+        let line = page.lines().find(|line| line.starts_with(&name));
+        let count = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+        count.unwrap_or(0_u64)
+    };
+    let mut ask = || {
+        let outcome = client.try_query(READ_FAR, ONE).expect("an answer");
+        outcome.unwrap_or_else(|fault| panic!("{fault:?}"));
+    };
+    eventually("the proxy is connected with it", PATIENCE, || {
+        ask();
+        !is_direct || reads() > 0
+    });
+    let before = reads();
+    (0..8).for_each(|_| ask());
+    assert_eq!(reads() - before, if is_direct { 8 } else { 0 });
 }
 
 /// The remote node takes connections, but says nothing.
