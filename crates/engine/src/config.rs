@@ -104,8 +104,8 @@ pub struct Cluster {
     pub local_dc: Option<String>,
     /// Rack whose nodes are preferred within the data centre.
     pub local_rack: Option<String>,
-    /// Whether nodes of other data centres may serve requests and logins when no local node can, and reads of what no local
-    /// node owns; not requests at LOCAL_ONE, LOCAL_QUORUM or LOCAL_SERIAL.
+    /// Whether nodes of other data centres may serve requests and logins when no local node can, and reads of partitions that
+    /// no local node owns; not requests at LOCAL_ONE, LOCAL_QUORUM or LOCAL_SERIAL.
     pub allow_remote_dc: bool,
     /// Whether that includes these levels: answers may then lack the latest writes of the local data centre.
     pub allow_remote_dc_for_local_levels: bool,

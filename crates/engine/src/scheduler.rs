@@ -180,6 +180,8 @@ impl Queues {
             let start = settings.scan_slots_start;
             queue.shared.begin_at(start, processors.is_some());
             self.choice.set_processors(at, processors);
+            self.choice
+                .set_remote(at, cx.snapshot.nodes().is_remote(at));
             self.note(at, Noted::ForAll);
         }
     }

@@ -123,6 +123,14 @@ impl Choice {
         }
     }
 
+    /// Tells that a node is in another data centre, or not. Its answers travel: they say nothing of what is usual here, and it
+    /// is not ejected for being slower than nodes here.
+    pub fn set_remote(&mut self, node: NodeIndex, is_remote: bool) {
+        if let Some(load) = self.loads.get_mut(node.as_usize()) {
+            load.set_remote(is_remote);
+        }
+    }
+
     /// Orders nodes, which come in ring order. Never allocates.
     ///
     /// For [`Policy::RoundRobin`] these should be all usable nodes, for the other policies the replicas.
@@ -164,7 +172,9 @@ impl Choice {
     pub fn on_sent(&mut self, now_us: u64, node: NodeIndex, work_us: u32) -> Sent {
         match self.loads.get_mut(node.as_usize()) {
             Some(load) => {
-                self.cluster.on_sent(load.in_flight());
+                if !load.is_remote() {
+                    self.cluster.on_sent(load.in_flight());
+                }
                 load.on_sent(now_us, work_us)
             }
             None => Sent::default(),
@@ -176,6 +186,9 @@ impl Choice {
     pub fn on_answer(&mut self, now_us: u64, node: NodeIndex, sent: Sent, service_us: u32) {
         if let Some(load) = self.loads.get_mut(node.as_usize()) {
             let slowdown = load.on_answer(now_us, sent, service_us, self.cluster.typical());
+            if load.is_remote() {
+                return;
+            }
             self.cluster.on_answer(slowdown);
             if load.is_far_slower(self.cluster.typical()) {
                 self.eject_if_alone(now_us, node);
@@ -194,7 +207,7 @@ impl Choice {
             .loads
             .iter()
             .enumerate()
-            .filter(|(other, _)| *other != at);
+            .filter(|(other, load)| *other != at && !load.is_remote());
         let (mut known, mut faster) = (0, 0);
         for (_, other) in others.filter(|(_, load)| load.is_known(now_us)) {
             known += 1;

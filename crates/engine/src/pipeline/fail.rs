@@ -84,7 +84,8 @@ impl Engine {
         true
     }
 
-    fn try_as_asked(&mut self, key: NodeRequestKey, code: i32) -> bool {
+    /// Carries out in another way what was rewritten as its client has asked; false if it was not.
+    pub(in crate::pipeline) fn try_as_asked(&mut self, key: NodeRequestKey, code: i32) -> bool {
         let request = self.requests.nodes.get(key);
         let Some(client) = request.and_then(|request| request.whole()) else {
             return false;

@@ -207,7 +207,7 @@ fn warmed(loads: &[Load], nodes: &[NodeIndex], may: u32, request: &Request) -> O
     let len = nodes.len() as u32;
     let at = request.affinity.unwrap_or((dice >> 20) as u32) % len;
     let load = loads.get(nodes[at as usize].as_usize())?;
-    let is_near = request.near == 0 || request.near >> at & 1 == 1;
+    let is_near = !load.is_remote() && (request.near == 0 || request.near >> at & 1 == 1);
     let may_be = is_near && may >> at & 1 == 1 && load.silent_us(request.now_us) < SILENT_US;
     let is_due = share_256 < WARMED || load.is_cold();
     (may_be && is_due).then_some(at as usize)

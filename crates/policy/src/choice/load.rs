@@ -128,6 +128,7 @@ pub(super) struct Load {
     report: Option<Report>,
     /// 1 ÷ requests that it serves at a time.
     per_lane: f32,
+    is_remote: bool,
 }
 
 impl Default for Load {
@@ -153,6 +154,7 @@ impl Default for Load {
             answered_us: 0,
             report: None,
             per_lane: 1.0 / LANES,
+            is_remote: false,
         }
     }
 }
@@ -161,6 +163,15 @@ impl Load {
     pub(super) fn set_processors(&mut self, processors: Option<u32>) {
         let lanes = processors.map_or(LANES, |number| (number as f32).clamp(1.0, LANES));
         self.per_lane = 1.0 / lanes;
+    }
+
+    pub(super) fn set_remote(&mut self, is_remote: bool) {
+        self.is_remote = is_remote;
+    }
+
+    #[inline]
+    pub(super) fn is_remote(&self) -> bool {
+        self.is_remote
     }
 
     pub(super) fn on_waits(&mut self, work_us: u32) {

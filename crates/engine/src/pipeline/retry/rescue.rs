@@ -1,6 +1,7 @@
 //! Node requests whose link is silent or gone: whether another node may have them.
 
 use helenus_policy::ring::NodeIndex;
+use helenus_wire::code;
 
 use crate::engine::Engine;
 use crate::exec::attempt_end::AttemptEnd;
@@ -34,10 +35,24 @@ impl Engine {
             add(&self.cx.shared.stats.global.requests_rescued, 1);
             self.queues.note_failure(&self.cx, stuck.node);
             self.leave_queue(key, None);
-            if !self.on_errand_lost(key) {
+            let is_errand = self.on_errand_lost(key);
+            if !is_errand && !self.is_without_silent_owners(key) {
                 self.route(key);
             }
         }
+    }
+
+    /// Where all owners of what is asked for are silent, another node would wait for them as well. True if the request goes
+    /// on without them.
+    fn is_without_silent_owners(&mut self, key: NodeRequestKey) -> bool {
+        let request = self.requests.nodes.get(key);
+        let plan = request.and_then(|request| request.untried());
+        let query = request.and_then(|request| self.requests.query_of(request));
+        let (Some(plan), Some(query)) = (plan, query) else {
+            return false;
+        };
+        let is_fit = |node: &NodeIndex| self.links.is_fit(&self.cx, query.pool, *node);
+        !plan.owners().iter().any(is_fit) && self.try_as_asked(key, code::UNAVAILABLE)
     }
 
     fn may_be_rescued(&self, key: NodeRequestKey, silent: NodeIndex) -> bool {

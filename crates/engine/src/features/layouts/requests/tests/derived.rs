@@ -3,6 +3,7 @@
 mod written;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use helenus_layout::Layout;
 use helenus_layout::plan::LogicalTable;
@@ -379,6 +380,31 @@ fn a_layout_that_is_near_is_read_before_a_better_one_that_is_not() {
         assert_eq!((asked.len(), others.len()), (1, 0), "{case:?}: {asked:?}");
         assert!(asked[0].contains(expected), "{case:?}: {asked:?}");
     }
+}
+
+#[test]
+fn the_table_is_read_once_the_only_owner_of_a_layout_is_silent() {
+    let mut bench = near_and_far(true, false);
+    bench.wait(TICK);
+    let asking = Asking {
+        level: Some(1),
+        ..Asking::default()
+    };
+    let body = asking.query(Version::V5, IN_SHOP);
+    bench.ask(Opcode::Query, 2, &body);
+    assert!(texts_at(&mut bench, 1)[0].contains(FAR_LAYOUT));
+    let patience = Duration::from_millis(bench.engine.cx.shared.config.links.probe_timeout_ms);
+    let began = bench.now;
+    let asked = loop {
+        bench.wait(TICK);
+        let asked = texts_at(&mut bench, 0);
+        if !asked.is_empty() {
+            break asked;
+        }
+        assert!(bench.now < began + patience, "nobody else is asked");
+    };
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    assert!(asked[0].contains("app.orders "), "{asked:?}");
 }
 
 fn texts_at(bench: &mut Bench, node: usize) -> Vec<String> {
