@@ -79,8 +79,6 @@ pub(crate) struct Watch {
     features: Vec<Feature>,
     /// Connections to the nodes that were asked last: one, unless it was not believed alone.
     readers: Vec<Reader>,
-    /// The node that has told last. Another may wait in vain for one that is down, before it has noticed.
-    told_by: Option<SocketAddr>,
     /// Another connection to a node that has told its flags, while no node can tell the catalogue: what does not depend on
     /// the catalogue must not wait for all who are asked for it in vain.
     flag_reader: Option<Reader>,
@@ -106,7 +104,6 @@ impl Watch {
             common,
             features,
             readers: Vec::new(),
-            told_by: None,
             flag_reader: None,
             flags_told_by: None,
             seen: Seen::default(),
@@ -162,20 +159,14 @@ impl Watch {
     /// count. Goes on until both are known.
     async fn renew(&mut self) {
         let mut pause = PAUSE;
-        let mut is_first = true;
         loop {
             let (addresses, owners) = self.addresses();
             let mut votes = Votes::among(owners, self.decided());
             for address in addresses {
                 self.renew_flags().await;
                 self.flags_told_by = None;
-                let renewed = match std::mem::take(&mut is_first) {
-                    true => self.renew_soon_from(address, &mut votes).await,
-                    false => self.renew_from(address, &mut votes).await,
-                };
-                match renewed {
+                match self.renew_from(address, &mut votes).await {
                     Ok(Verdict::Counts(_)) => {
-                        self.told_by = Some(address);
                         if !votes.has_doubts() {
                             self.readers.retain(|reader| reader.address == address);
                         }
@@ -188,7 +179,6 @@ impl Watch {
                     }
                     Ok(Verdict::Doubtful) => {}
                     Err(e) => {
-                        self.told_by = self.told_by.filter(|told_by| *told_by != address);
                         self.on_failure(address, &e);
                         if !matches!(e, Unread::Reading(ReadError::Conn(_))) {
                             self.on_doubt(&e);
@@ -324,10 +314,7 @@ impl Watch {
             let stats = at.and_then(|at| stats.get(at));
             stats.is_some_and(|stats| stats.links_up.load(Ordering::Relaxed) > 0)
         };
-        addresses.sort_by_cached_key(|address| {
-            let has_told = self.told_by == Some(*address);
-            (!has_told, !is_read(address), !has_link(address))
-        });
+        addresses.sort_by_cached_key(|address| (!is_read(address), !has_link(address)));
         (addresses, owners)
     }
 
@@ -361,18 +348,6 @@ impl Watch {
         if !std::mem::replace(&mut self.is_doubting, true) {
             tracing::warn!("the catalogue is not believed: {why}");
         }
-    }
-
-    /// Does not wait for as long as a coordinator waits for a replica that has just died: the lease would end with it, and
-    /// others may not need that replica.
-    async fn renew_soon_from(
-        &mut self,
-        address: SocketAddr,
-        votes: &mut Votes,
-    ) -> Result<Verdict, Unread> {
-        let limit = waits::lease() / 4;
-        let renewed = tokio::time::timeout(limit, self.renew_from(address, votes)).await;
-        renewed.unwrap_or_else(|_| Err(ReadError::from(ConnError::Timeout(limit)).into()))
     }
 
     async fn renew_from(

@@ -29,6 +29,8 @@
 //!    do not all choose the same node.
 //! 6. **Rack**: replicas of other racks count [`SPILL`] times, if one is preferred.
 //!
+//! Nodes of other data centres are ejected for failures only, have no bound in flight, and are not warmed up.
+//!
 //! Evidence: `choice/tests.rs`: a node ten times slower is left within a few answers and found again once
 //! it has recovered; a frozen one is left although it reports nothing; `helenus sim assignment` compares
 //! 10 proxies that do not know of each other before 100 nodes; `cargo run -p helenus-benches` counts
@@ -156,7 +158,8 @@ pub(super) fn order(loads: &[Load], cluster: &Cluster, request: &Request, nodes:
         if near != 0 && near >> at & 1 == 0 {
             *score *= SPILL;
         }
-        let is_hot = load.in_flight() > hot_above || load.spared_us(now_us) > 0;
+        let is_full = load.in_flight() > hot_above && !load.is_remote();
+        let is_hot = is_full || load.spared_us(now_us) > 0;
         hot |= u32::from(is_hot) << at;
         out |= u32::from(load.is_out(now_us, request.rotation)) << at;
     }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use helenus_catalogue::stored::{self, EARLIER, is_earlier};
-use helenus_catalogue::{Catalogue, Feature, Flag, SELECT_FLAGS};
+use helenus_catalogue::{Catalogue, Feature, Flag, SELECT_FLAGS, waits};
 use helenus_cql::quote_text;
 use helenus_engine::upstream::connect::greeting::startup_options;
 use helenus_policy::ring::Replication;
@@ -281,8 +281,9 @@ fn level_of(replication: &Replication, local_dc: &str) -> Consistency {
 }
 
 async fn in_time<T>(work: impl Future<Output = Result<T, ConnError>>) -> Result<T, ConnError> {
-    let done = tokio::time::timeout(ANSWER_MAX, work).await;
-    done.unwrap_or(Err(ConnError::Timeout(ANSWER_MAX)))
+    let limit = waits::scaled(ANSWER_MAX);
+    let done = tokio::time::timeout(limit, work).await;
+    done.unwrap_or(Err(ConnError::Timeout(limit)))
 }
 
 /// True if a node says that it does not know a table: nothing was ever put into the catalogue, or the node lags

@@ -36,23 +36,29 @@ impl Engine {
             self.queues.note_failure(&self.cx, stuck.node);
             self.leave_queue(key, None);
             let is_errand = self.on_errand_lost(key);
-            if !is_errand && !self.is_without_silent_owners(key) {
+            if !is_errand && !self.is_without_owners(key, Some(stuck.node)) {
                 self.route(key);
             }
         }
     }
 
-    /// Where all owners of what is asked for are silent, another node would wait for them as well. True if the request goes
-    /// on without them.
-    fn is_without_silent_owners(&mut self, key: NodeRequestKey) -> bool {
-        let request = self.requests.nodes.get(key);
-        let plan = request.and_then(|request| request.untried());
-        let query = request.and_then(|request| self.requests.query_of(request));
-        let (Some(plan), Some(query)) = (plan, query) else {
+    /// Where no owner of what is asked for can be asked but the lost one, another node would wait for them as well. True if
+    /// the request goes on without them.
+    fn is_without_owners(&mut self, key: NodeRequestKey, lost: Option<NodeIndex>) -> bool {
+        let Some(request) = self.requests.nodes.get(key) else {
             return false;
         };
-        let is_fit = |node: &NodeIndex| self.links.is_fit(&self.cx, query.pool, *node);
-        !plan.owners().iter().any(is_fit) && self.try_as_asked(key, code::UNAVAILABLE)
+        let client = request.client();
+        let client = client.and_then(|client| self.requests.clients.get(client));
+        let (Some(client), Some(query)) = (client, self.requests.query_of(request)) else {
+            return false;
+        };
+        let owners = client.target().owners();
+        let is_fit = |node: &NodeIndex| {
+            Some(*node) != lost && self.links.is_fit(&self.cx, query.pool, *node)
+        };
+        let is_owned = !owners.is_empty();
+        is_owned && !owners.iter().any(is_fit) && self.try_as_asked(key, code::UNAVAILABLE)
     }
 
     fn may_be_rescued(&self, key: NodeRequestKey, silent: NodeIndex) -> bool {
@@ -99,6 +105,9 @@ impl Engine {
             return;
         }
         if self.requests.may_be_sent_again(key, loss) {
+            if self.is_without_owners(key, node) {
+                return;
+            }
             add(&self.cx.shared.stats.global.requests_retried, 1);
             return self.route(key);
         }

@@ -15,6 +15,7 @@ use helenus_wire::{Consistency, Opcode, QueryView, Version, code, write};
 use crate::config::Config;
 use crate::features::layouts::Output as OfLayouts;
 use crate::features::{self};
+use crate::output::LinkEnd;
 use crate::output::Output;
 use crate::support::tick::TICK;
 use crate::testing::bench::{
@@ -384,27 +385,36 @@ fn a_layout_that_is_near_is_read_before_a_better_one_that_is_not() {
 
 #[test]
 fn the_table_is_read_once_the_only_owner_of_a_layout_is_silent() {
-    let mut bench = near_and_far(true, false);
-    bench.wait(TICK);
-    let asking = Asking {
-        level: Some(1),
-        ..Asking::default()
-    };
-    let body = asking.query(Version::V5, IN_SHOP);
-    bench.ask(Opcode::Query, 2, &body);
-    assert!(texts_at(&mut bench, 1)[0].contains(FAR_LAYOUT));
-    let patience = Duration::from_millis(bench.engine.cx.shared.config.links.probe_timeout_ms);
-    let began = bench.now;
-    let asked = loop {
+    // Asked once it is lost, and once it has said nothing for a while.
+    for is_lost in [false, true] {
+        let mut bench = near_and_far(true, false);
         bench.wait(TICK);
-        let asked = texts_at(&mut bench, 0);
-        if !asked.is_empty() {
-            break asked;
-        }
-        assert!(bench.now < began + patience, "nobody else is asked");
-    };
-    assert_eq!(asked.len(), 1, "{asked:?}");
-    assert!(asked[0].contains("app.orders "), "{asked:?}");
+        let asking = Asking {
+            level: Some(1),
+            ..Asking::default()
+        };
+        let body = asking.query(Version::V5, IN_SHOP);
+        bench.ask(Opcode::Query, 2, &body);
+        assert!(texts_at(&mut bench, 1)[0].contains(FAR_LAYOUT));
+        let patience = match is_lost {
+            true => {
+                bench.end_link(1, LinkEnd::ByNode);
+                Duration::ZERO
+            }
+            false => Duration::from_millis(1_200),
+        };
+        let until = bench.now + patience;
+        let asked = loop {
+            let asked = texts_at(&mut bench, 0);
+            if !asked.is_empty() {
+                break asked;
+            }
+            assert!(bench.now < until, "nobody else is asked");
+            bench.wait(TICK);
+        };
+        assert_eq!(asked.len(), 1, "{asked:?}");
+        assert!(asked[0].contains("app.orders "), "{asked:?}");
+    }
 }
 
 fn texts_at(bench: &mut Bench, node: usize) -> Vec<String> {
