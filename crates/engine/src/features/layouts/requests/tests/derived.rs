@@ -15,8 +15,7 @@ use helenus_wire::{Consistency, Opcode, QueryView, Version, code, write};
 use crate::config::Config;
 use crate::features::layouts::Output as OfLayouts;
 use crate::features::{self};
-use crate::output::LinkEnd;
-use crate::output::Output;
+use crate::output::{LinkEnd, Output};
 use crate::support::tick::TICK;
 use crate::testing::bench::{
     Asking, BIGINT, Bench, DERIVED, LAYOUT, Spec, TABLE, error_body, orders, rows, rows_in,
