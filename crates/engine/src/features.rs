@@ -6,7 +6,7 @@
 pub mod capture;
 pub mod coalesce;
 pub mod encodings;
-pub(crate) mod handover;
+pub mod handover;
 pub(crate) mod hedge;
 pub mod hot;
 pub mod layouts;

@@ -9,7 +9,6 @@
 mod backlog;
 pub mod config;
 mod context;
-mod engine;
 pub mod exec;
 pub mod features;
 mod keys;
@@ -27,8 +26,8 @@ pub mod support;
 pub mod upstream;
 pub mod worker_status;
 
-pub use engine::Engine;
 pub use keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
+pub use pipeline::engine::Engine;
 
 #[cfg(test)]
 mod testing;

@@ -5,6 +5,7 @@ pub(crate) mod arrived;
 pub(crate) mod client_answer;
 pub(crate) mod client_events;
 pub(crate) mod departures;
+pub(crate) mod engine;
 pub(crate) mod fail;
 pub(crate) mod finish;
 pub(crate) mod node_request;

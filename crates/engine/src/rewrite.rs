@@ -4,7 +4,6 @@ pub(crate) mod catalogue;
 pub(crate) mod fencing;
 pub(crate) mod in_order;
 pub mod leases;
-pub(crate) mod prepare_range;
 pub(crate) mod refusal;
 pub(crate) mod renaming;
 pub(crate) mod rewritten;

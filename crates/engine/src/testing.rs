@@ -13,9 +13,9 @@ use helenus_wire::{
     Version, code, write,
 };
 
-use crate::engine::Engine;
 use crate::keys::LinkKey;
 use crate::output::{Dialed, Outgoing, Output, Sent, Then};
+use crate::pipeline::engine::Engine;
 use crate::snapshot::Node;
 
 pub(crate) type Envelope = (Opcode, i16, Vec<u8>);

@@ -44,7 +44,7 @@ use self::shown::OnEncoded;
 pub use self::tables::{EncodedColumn, EncodedTable, Encodings, SUFFIX};
 use crate::config::Config;
 use crate::context::Context;
-use crate::engine::Engine;
+use crate::pipeline::engine::Engine;
 use crate::snapshot::Snapshot;
 use crate::statement::prepared::Statement;
 
@@ -66,7 +66,7 @@ pub(crate) struct InStatement(Mutex<Option<EncodedPlan<Statement>>>);
 
 /// There is a new snapshot.
 pub(super) fn on_snapshot(engine: &mut Engine) {
-    engine.features.encodings.forget_old();
+    engine.features_mut().encodings.forget_old();
 }
 
 /// True if a read may join this request: its answer is shown by what was known of encoded columns when it began.

@@ -31,9 +31,9 @@ pub(super) use self::reads::{as_asked, read_table_instead};
 pub(super) use self::requests::{on_alone, on_made};
 use crate::config::Config;
 use crate::context::Context;
-use crate::engine::Engine;
 use crate::features::Slot;
 use crate::keys::ClientRequestKey;
+use crate::pipeline::engine::Engine;
 use crate::pipeline::query::Query;
 use crate::rewrite::leases::Flagged;
 use crate::snapshot::Snapshot;
@@ -79,7 +79,7 @@ pub(super) fn on_failed(
     error: &ErrorBody<'_>,
     in_doubt: bool,
 ) -> bool {
-    let request = engine.requests.clients.get(client);
+    let request = engine.requests().clients.get(client);
     let layouts = request.and_then(|request| on_layouts(&request.features));
     let is_followed = matches!(layouts, Some(OnLayouts::Write(write)) if write.is_followed);
     if is_followed {

@@ -9,13 +9,13 @@ use helenus_wire::{ErrorBody, Malformed, Opcode};
 
 use crate::config::Config;
 use crate::context::Context;
-use crate::engine::Engine;
 use crate::exec::attempt_end::AttemptEnd;
 use crate::exec::outcome::Response;
 use crate::features::*;
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
 use crate::pipeline::arrival::Arrival;
 use crate::pipeline::client_answer::ClientAnswer;
+use crate::pipeline::engine::Engine;
 use crate::pipeline::query::Query;
 use crate::pipeline::request::ClientRequest;
 use crate::rewrite::refusal::Refusal;

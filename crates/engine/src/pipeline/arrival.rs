@@ -5,12 +5,12 @@ use std::sync::Arc;
 use helenus_policy::schedule::Class;
 use helenus_wire::{Consistency, Opcode, flags};
 
-use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::exec::scan::begin::Asking;
 use crate::features::Slot;
 use crate::memory::Held;
 pub(crate) use crate::pipeline::arrived::Arrival;
+use crate::pipeline::engine::Engine;
 use crate::pipeline::node_request::Target;
 use crate::pipeline::query::Query;
 use crate::pipeline::request::{Caller, ClientRequest};

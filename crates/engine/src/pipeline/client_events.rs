@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use helenus_wire::{Flow, Header};
 
-use crate::engine::Engine;
 use crate::keys::SessionKey;
 use crate::output::Sent;
+use crate::pipeline::engine::Engine;
 use crate::session::connection::Next;
 use crate::session::drain::Timetable;
 use crate::session::outbox::Outbox;

@@ -4,8 +4,8 @@
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::code;
 
-use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
+use crate::pipeline::engine::Engine;
 use crate::pipeline::node_request::Stage;
 use crate::stats::add;
 

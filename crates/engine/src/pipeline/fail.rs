@@ -8,10 +8,10 @@ pub(crate) mod timed_out;
 use helenus_wire::{ErrorBody, code};
 
 use crate::backlog::{Failed, How};
-use crate::engine::Engine;
 use crate::exec::outcome::Outcome;
 use crate::features;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::pipeline::engine::Engine;
 use crate::pipeline::fail::timed_out::timed_out;
 use crate::pipeline::node_request::Owner;
 use crate::rewrite::rewritten::Tried;

@@ -3,12 +3,12 @@
 use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
 use crate::backlog::{Failed, How};
-use crate::engine::Engine;
 use crate::exec::attempt_end::AttemptEnd;
 use crate::features;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Body;
 use crate::pipeline::client_answer::ClientAnswer;
+use crate::pipeline::engine::Engine;
 use crate::pipeline::node_request::{NodeRequest, Stage};
 use crate::pipeline::query::Query;
 use crate::pipeline::request::Caller;

@@ -8,5 +8,6 @@ pub(crate) mod errand;
 pub(crate) mod errands;
 pub(crate) mod events;
 pub(crate) mod logins;
+pub(crate) mod prepare_derived;
 pub(crate) mod reprepare;
 pub(crate) mod stream_zero;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{BatchChild, BatchView, ExecuteView, Opcode, Version, code};
 
-use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
 use crate::pipeline::arrival::Arrival;
+use crate::pipeline::engine::Engine;
 use crate::statement::analysis::Analysis;
 use crate::statement::prepared::Prepared;
 use crate::statement::prepared::told::Known;

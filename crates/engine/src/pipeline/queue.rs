@@ -6,9 +6,9 @@ use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::{Answered, Class, Job, Payer};
 use helenus_wire::Opcode;
 
-use crate::engine::Engine;
 use crate::features;
 use crate::keys::NodeRequestKey;
+use crate::pipeline::engine::Engine;
 use crate::pipeline::node_request::{NodeRequest, Prediction, Stage, Target};
 use crate::pipeline::query::Query;
 use crate::scheduler::lane::{LITTLE_US, lane};

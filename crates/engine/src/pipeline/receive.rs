@@ -16,12 +16,12 @@ use std::time::Instant;
 use helenus_policy::schedule::Class;
 use helenus_wire::{ExecuteView, Header, Opcode, code};
 
-use crate::engine::Engine;
 use crate::features::{self, Arrived, Slot, Verdict};
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::memory::NO_MEMORY;
 use crate::output::Output;
 use crate::pipeline::arrival::{Arrival, bytes_read};
+use crate::pipeline::engine::Engine;
 use crate::pipeline::node_request::{Form, NodeRequest, Owner, Prediction};
 use crate::rewrite::rewritten::{INVALID_STATE, Instead};
 use crate::session::clients::Terms;

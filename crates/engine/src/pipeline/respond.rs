@@ -5,13 +5,13 @@ use std::rc::Rc;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, Opcode, Reader, ResultKind, flags, result_kind};
 
-use crate::engine::Engine;
 use crate::exec::attempt_end::AttemptEnd;
 use crate::exec::outcome::{Outcome, Response, Step};
 use crate::exec::scan::warnings::without_own_warnings;
 use crate::features;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Body;
+use crate::pipeline::engine::Engine;
 use crate::pipeline::finish::Reply;
 use crate::pipeline::node_request::Owner;
 use crate::pipeline::nodes::errands::ErrandAnswer;

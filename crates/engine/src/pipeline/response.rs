@@ -3,11 +3,11 @@
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, Header, MAX_RESPONSE_BODY, Opcode, Reader, code, strip_prelude};
 
-use crate::engine::Engine;
 use crate::exec::attempt_end::AttemptEnd;
 use crate::exec::outcome::Response;
 use crate::keys::{LinkKey, NodeRequestKey};
 use crate::memory::NO_MEMORY;
+use crate::pipeline::engine::Engine;
 use crate::pipeline::node_request::Landed;
 use crate::pipeline::query::Query;
 use crate::scheduler::Served;

@@ -4,15 +4,16 @@ use std::time::Instant;
 
 use helenus_wire::{Malformed, Opcode, ResultKind, Version, code, result_kind, strip_prelude};
 
-use crate::engine::Engine;
 use crate::features::{self, Arrived, Slot};
 use crate::keys::ClientRequestKey;
 use crate::memory::NO_MEMORY;
 use crate::pipeline::arrival::Arrival;
+use crate::pipeline::engine::Engine;
 use crate::pipeline::request::ClientRequest;
 use crate::rewrite::refusal::Refusal;
 use crate::rewrite::rewritten::{AsAsked, Rewritten};
 use crate::rewrite::schema_read::SchemaForm;
+use crate::rewrite::schema_reads::{HiddenFromClients, schema_read};
 use crate::session::node_answer::NodeAnswer;
 use crate::stats::add;
 
@@ -29,7 +30,7 @@ impl Engine {
             return Ok(rewritten);
         }
         if features::hides(&self.cx.shared.config) {
-            rewritten.schema = self.schema_read(request).map(Box::new);
+            rewritten.schema = schema_read(request).map(Box::new);
         }
         if rewritten.schema.is_none() {
             features::on_alone(self, request, slot, &mut rewritten)?;
@@ -77,7 +78,7 @@ impl Engine {
         if opcode != Opcode::Result || result_kind(content)? != ResultKind::Rows {
             return Ok(AsAsked::PassThrough);
         }
-        Ok(match read.answer(content, &self.hidden())? {
+        Ok(match read.answer(content, &HiddenFromClients(&self.cx))? {
             Some(shown) => AsAsked::Body([prelude, &shown].concat()),
             None => AsAsked::PassThrough,
         })

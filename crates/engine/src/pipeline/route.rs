@@ -7,9 +7,9 @@ use helenus_policy::route::{Locality, NodeTable, Plan, Preference, RouteInput, p
 use helenus_policy::schedule::Class;
 use helenus_wire::{Opcode, code};
 
-use crate::engine::Engine;
 use crate::features;
 use crate::keys::NodeRequestKey;
+use crate::pipeline::engine::Engine;
 use crate::pipeline::node_request::{NodeRequest, Target};
 use crate::pipeline::query::Query;
 use crate::pipeline::queue::{Offered, piece_us};

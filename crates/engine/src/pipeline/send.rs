@@ -3,9 +3,9 @@
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::code;
 
-use crate::engine::Engine;
 use crate::features;
 use crate::keys::{LinkKey, NodeRequestKey};
+use crate::pipeline::engine::Engine;
 use crate::pipeline::node_request::{Flight, Form, Prediction};
 use crate::stats::add;
 use crate::upstream::choose_link::Choice;

@@ -1,9 +1,9 @@
 //! Does what events leave to be done.
 
 use crate::backlog::Work;
-use crate::engine::Engine;
 use crate::features;
 use crate::keys::NodeRequestKey;
+use crate::pipeline::engine::Engine;
 
 impl Engine {
     /// Does what is left to be done, and what that leaves. Called once behind every event, and by

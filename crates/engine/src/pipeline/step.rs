@@ -2,12 +2,12 @@
 
 use helenus_wire::{ErrorBody, Opcode, code};
 
-use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::exec::context::{ExecContext, Todo};
 use crate::exec::outcome::{FailedBy, KeptAnswer, Step};
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::{Body, NO_MEMORY};
+use crate::pipeline::engine::Engine;
 use crate::pipeline::finish::Reply;
 
 impl Engine {

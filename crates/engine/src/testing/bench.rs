@@ -9,12 +9,12 @@ use helenus_layout::plan::{ClusteringColumn, Column, Copy, LogicalTable};
 use helenus_wire::{ErrorBody, Opcode, Version, flags, write};
 
 use crate::config::Config;
-use crate::engine::Engine;
 use crate::features::InSnapshot;
 use crate::features::encodings::Encodings;
 use crate::features::layouts::Layouts;
 use crate::keys::{LinkKey, SessionKey};
 use crate::output::{LinkEnd, Output};
+use crate::pipeline::engine::Engine;
 use crate::rewrite::leases::Flagged;
 use crate::shared::{Common, Shared, WorkerMessage};
 use crate::snapshot::page_limits::PageLimits;
@@ -504,6 +504,7 @@ impl Bench {
     /// The client is in a keyspace from now on.
     pub(crate) fn be_in(&mut self, keyspace: &str) {
         self.engine
+            .stations()
             .clients
             .set_keyspace(self.client, keyspace.into());
     }

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use helenus_engine::SessionKey;
+use helenus_engine::features::handover;
 use helenus_engine::session::drain::Timetable;
 use helenus_engine::session::handover::passed::{NotAdopted, PassedClient};
 use helenus_engine::stats::add;
@@ -31,21 +32,21 @@ impl Worker {
             let socket: Option<&Socket> = clients.get(key);
             socket.is_some_and(|socket| !socket.transport.is_encrypted())
         };
-        self.engine.begin_passing(Instant::now(), is_plain);
+        handover::begin_passing(&mut self.engine, Instant::now(), is_plain);
     }
 
     /// Passes on the clients that are between two messages. False if no others are left, or nobody takes
     /// them.
     pub(super) fn pass(&mut self, to: &mpsc::Sender<Leaving>, timetable: &Timetable) -> bool {
         let now = Instant::now();
-        self.with(|engine| engine.hold_clients(now, timetable));
+        self.with(|engine| handover::hold_clients(engine, now, timetable));
         loop {
             let room = match to.try_reserve() {
                 Ok(room) => room,
                 Err(mpsc::error::TrySendError::Full(())) => break,
                 Err(mpsc::error::TrySendError::Closed(())) => return false,
             };
-            let Some((key, client)) = self.engine.next_to_pass(now) else {
+            let Some((key, client)) = handover::next_to_pass(&mut self.engine, now) else {
                 break;
             };
             let socket = self.clients.get(key);
@@ -58,10 +59,10 @@ impl Worker {
                     socket,
                 }),
                 // Out of file descriptors, most likely.
-                None => self.with(|engine| engine.keep_client(now, key)),
+                None => self.with(|engine| handover::keep_client(engine, now, key)),
             }
         }
-        self.engine.is_passing()
+        handover::is_passing(&self.engine)
     }
 
     /// Takes the fates of clients that were passed on.
@@ -69,7 +70,7 @@ impl Worker {
         let now = Instant::now();
         for (key, fate) in clients {
             if fate == Fate::Kept {
-                self.with(|engine| engine.keep_client(now, key));
+                self.with(|engine| handover::keep_client(engine, now, key));
             } else if let Some(socket) = self.clients.remove(key) {
                 // Its task ends.
                 socket.wake();
@@ -79,7 +80,7 @@ impl Worker {
     }
 
     pub(super) fn end_passing(&mut self) {
-        self.with(|engine| engine.end_passing(Instant::now()));
+        self.with(|engine| handover::end_passing(engine, Instant::now()));
     }
 
     /// Takes in a client that is not served yet.
@@ -88,9 +89,7 @@ impl Worker {
             return Err(NotAdopted::TooMany.to_string());
         };
         let tcp = stream_of(socket).map_err(|e| format!("its socket cannot be used: {e}"))?;
-        let adopted = self
-            .engine
-            .adopt_session(Instant::now(), client, permit)
+        let adopted = handover::adopt_session(&mut self.engine, Instant::now(), client, permit)
             .map_err(|e| e.to_string())?;
         Ok(Newcomer { key: adopted, tcp })
     }

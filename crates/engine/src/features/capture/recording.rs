@@ -13,12 +13,13 @@ use helenus_wire::{
 };
 
 use crate::context::Context;
-use crate::engine::Engine;
 use crate::features;
 use crate::features::capture::{Capture, Captured, Part, Wanted};
 use crate::keys::SessionKey;
 use crate::output::Output;
 use crate::pipeline::arrival::Arrival;
+use crate::pipeline::engine::Engine;
+use crate::pipeline::engine::lent::Stations;
 use crate::statement::analysis::Analysis;
 use crate::statement::classify::class_of;
 use crate::statement::prepared::Statement;
@@ -55,25 +56,26 @@ fn code_of(content: &[u8]) -> Option<u32> {
 
 /// Begins a capture in place of any other, or ends the one under way.
 pub(in crate::features) fn on_message(engine: &mut Engine, wanted: Option<Arc<Wanted>>) {
-    let (index, now) = (engine.cx.index, engine.cx.now);
+    let (index, now) = (engine.cx().index, engine.now());
     let begun = wanted.map(|wanted| Box::new(Capture::new(wanted, index, now)));
-    if let Some(ended) = std::mem::replace(&mut engine.cx.features.capture, begun) {
+    if let Some(ended) = std::mem::replace(&mut engine.cx_mut().features.capture, begun) {
         for block in ended.end(now) {
-            hand_over(&mut engine.cx, Some(block));
+            hand_over(engine.cx_mut(), Some(block));
         }
     }
 }
 
 pub(in crate::features) fn on_tick(engine: &mut Engine) {
-    let Some(capture) = &mut engine.cx.features.capture else {
+    let Stations { cx, clients, .. } = engine.stations();
+    let now = cx.now;
+    let Some(capture) = &mut cx.features.capture else {
         return;
     };
-    if capture.is_over(engine.cx.now) {
+    if capture.is_over(now) {
         return on_message(engine, None);
     }
-    let clients = &engine.clients;
-    let captured = capture.on_tick(engine.cx.now, |session| clients.is_there(session));
-    hand_over(&mut engine.cx, captured);
+    let captured = capture.on_tick(now, |session| clients.is_there(session));
+    hand_over(cx, captured);
 }
 
 /// A request has been read.
@@ -83,7 +85,7 @@ pub(in crate::features) fn on_read(
     arrival: &Arrival<'_>,
     analysis: &Analysis<'_>,
 ) {
-    if engine.cx.features.capture.is_some() {
+    if engine.cx().features.capture.is_some() {
         record_arrival(engine, arrival, analysis);
     }
 }
@@ -91,19 +93,19 @@ pub(in crate::features) fn on_read(
 /// Records a request that has arrived, if its connection is one of those that are.
 #[cold]
 fn record_arrival(engine: &mut Engine, arrival: &Arrival<'_>, analysis: &Analysis<'_>) {
-    let Some(capture) = &engine.cx.features.capture else {
+    let Some(capture) = &engine.cx().features.capture else {
         return;
     };
-    if !capture.takes(arrival.session, engine.cx.now) || is_mirror(engine, arrival.session) {
+    if !capture.takes(arrival.session, engine.now()) || is_mirror(engine, arrival.session) {
         return;
     }
     let has_values = capture.wanted().has_values;
     // Before other statements are looked up.
-    let key = engine.statements.routing_key(analysis);
+    let key = engine.statements().routing_key(analysis);
     let key = key.map(|key| capture.hash(key));
     let statement = analysis.of_one(arrival.opcode);
     let class = class_of(
-        &engine.cx.snapshot,
+        &engine.cx().snapshot,
         arrival.opcode,
         statement.as_deref(),
         analysis.prepared.as_deref(),
@@ -146,8 +148,8 @@ fn record_arrival(engine: &mut Engine, arrival: &Arrival<'_>, analysis: &Analysi
             of.map(|of| vec![of])
         }
     };
-    let (session, stream, now) = (arrival.session, arrival.header.stream, engine.cx.now);
-    if let Some(capture) = &mut engine.cx.features.capture {
+    let (session, stream, now) = (arrival.session, arrival.header.stream, engine.now());
+    if let Some(capture) = &mut engine.cx_mut().features.capture {
         capture.on_request(session, stream, request, parts, now);
     }
 }
@@ -165,7 +167,7 @@ fn recorded(
     // Nothing more of it could be kept.
     let end = statement.text.floor_char_boundary(TEXT_BYTES_MAX);
     let head = statement.text.get(..end).unwrap_or_default();
-    let (text, of) = match &mut engine.cx.features.capture {
+    let (text, of) = match &mut engine.cx_mut().features.capture {
         Some(capture) => capture.shown(statement, || shown(statement, head)),
         None => shown(statement, head),
     };
@@ -183,7 +185,7 @@ fn recorded(
 
 /// True if a client sends captured requests again.
 fn is_mirror(engine: &Engine, client: SessionKey) -> bool {
-    let kind = engine.clients.kind_of(client);
+    let kind = engine.clients().kind_of(client);
     kind.is_some_and(|kind| &*kind.application == MIRROR_NAME)
 }
 
@@ -202,12 +204,12 @@ fn parts_of(
     for child in &view.children {
         let (recorded, values) = match child {
             BatchChild::Text(text, values) => {
-                let statement = engine.statements.of_text(analysis.keyspace, text);
+                let statement = engine.statements_mut().of_text(analysis.keyspace, text);
                 let recorded = recorded(engine, &statement, analysis.keyspace, has_values);
                 (recorded, values)
             }
             BatchChild::Prepared(id, values) => {
-                let Some(prepared) = engine.statements.prepared(&engine.cx.shared, id) else {
+                let Some(prepared) = engine.prepared(id) else {
                     return Some(Vec::new());
                 };
                 let keyspace = prepared.keyspace.as_deref();

@@ -4,11 +4,12 @@ use helenus_wire::{
     ErrorBody, Opcode, ResultKind, code, flags, result_kind, strip_prelude, without_result_columns,
 };
 
-use crate::engine::Engine;
 use crate::features::encodings::answer::shown;
 use crate::features::encodings::coding::Coding;
 use crate::features::encodings::shown::{OnEncoded, Shown, Unshown};
 use crate::keys::ClientRequestKey;
+use crate::pipeline::engine::Engine;
+use crate::pipeline::engine::lent::Stations;
 use crate::pipeline::request::ClientRequest;
 use crate::rewrite::renaming::{self, renamed_warnings};
 use crate::rewrite::rewritten::ShownAnswer;
@@ -25,10 +26,16 @@ pub(in crate::features) fn on_answered(
     key: ClientRequestKey,
     answer: &NodeAnswer<'_>,
 ) -> Option<ShownAnswer> {
-    let request = engine.requests.clients.get(key);
+    let Stations {
+        cx,
+        features,
+        requests,
+        ..
+    } = engine.stations();
+    let request = requests.clients.get(key);
     let of = request.and_then(|request| request.features.rare()?.encodings.encoded.as_deref())?;
-    let limit_bytes = engine.cx.memory.left().min(ANSWER_BYTES_MAX);
-    match show(&mut engine.features.encodings, of, answer, limit_bytes) {
+    let limit_bytes = cx.memory.left().min(ANSWER_BYTES_MAX);
+    match show(&mut features.encodings, of, answer, limit_bytes) {
         Ok(None) => None,
         Ok(Some(body)) => Some(ShownAnswer {
             opcode: answer.opcode,
@@ -44,7 +51,7 @@ pub(in crate::features) fn on_answered(
                 ),
             };
             let clients = request.map_or(1, ClientRequest::clients);
-            add(&engine.cx.shared.stats.global.requests_failed, clients);
+            add(&cx.shared.stats.global.requests_failed, clients);
             let error = ErrorBody {
                 code: code::SERVER,
                 message: &message,

@@ -6,9 +6,9 @@ use helenus_catalogue::Written;
 use helenus_cql::lexer::{Lexer, TokenKind};
 use helenus_cql::{Name, Selected, fold_identifier};
 
-use crate::engine::Engine;
 use crate::features::encodings::{EncodedColumn, EncodedTable, Encodings};
 use crate::keys::NodeRequestKey;
+use crate::pipeline::engine::Engine;
 use crate::pipeline::query::Query;
 use crate::statement::prepared::Statement;
 
@@ -16,17 +16,17 @@ use crate::statement::prepared::Statement;
 /// have been encoded since it began.
 #[inline]
 pub(in crate::features) fn is_blind(engine: &Engine, key: NodeRequestKey) -> bool {
-    if !engine.cx.shared.config.payload.enabled {
+    if !engine.cx().shared.config.payload.enabled {
         return false;
     }
-    let owner = engine.requests.nodes.get(key).and_then(|of| of.client());
-    let client = owner.and_then(|owner| engine.requests.clients.get(owner));
+    let owner = engine.requests().nodes.get(key).and_then(|of| of.client());
+    let client = owner.and_then(|owner| engine.requests().clients.get(owner));
     let features = client.map(|client| &client.features);
     let Some(known) = features.and_then(|of| of.encodings.known.as_ref()) else {
         return false;
     };
-    let held = engine.cx.shared.leases.held(engine.cx.now);
-    let newest = engine.cx.shared.snapshot.load();
+    let held = engine.cx().shared.leases.held(engine.now());
+    let newest = engine.cx().shared.snapshot.load();
     if held.flags.is_none() || held.catalogue.is_none() {
         let flagged = &newest.features().encodings.flagged;
         let need = match client.map(|client| named_by(&client.query)) {

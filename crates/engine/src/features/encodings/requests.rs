@@ -13,7 +13,6 @@ use helenus_wire::{ExecuteView, Opcode, Options, QueryView, Version, query_flags
 use self::batch::stored_batch;
 use self::stored::{NOT_READABLE, Stored, known_of};
 use self::values::{made_values, referred};
-use crate::engine::Engine;
 use crate::features::encodings::plan::{Plan, text_batch};
 use crate::features::encodings::refusals::{
     ENCODED, blind, changes_catalogue, definition_refused, opaque_refused, truncate_refused,
@@ -23,7 +22,9 @@ use crate::features::encodings::shown::Shown;
 use crate::features::encodings::{EncodedTable, Encodings, InRead, InRequest, plan_of};
 use crate::features::{Arrived, Slot};
 use crate::pipeline::arrival::Arrival;
+use crate::pipeline::engine::Engine;
 use crate::rewrite::catalogue::{CATALOGUE_REFUSED, is_systems};
+use crate::rewrite::fencing::{need, unknown_in_batch};
 use crate::rewrite::in_order::in_order;
 use crate::rewrite::refusal::Refusal;
 use crate::rewrite::rewritten::Instead;
@@ -38,7 +39,7 @@ pub(in crate::features) fn on_admitted(
     slot: &mut Slot,
     instead: &mut Instead,
 ) -> Result<(), Box<Refusal>> {
-    match engine.cx.shared.config.payload.enabled {
+    match engine.cx().shared.config.payload.enabled {
         false => Ok(()),
         true => store(engine, request, slot, instead),
     }
@@ -73,11 +74,11 @@ fn find_stored(
     analysis: &Analysis<'_>,
     statement: Option<&Statement>,
 ) -> Result<Stored, Refusal> {
-    let held = engine.cx.shared.leases.held(engine.cx.now);
-    if engine.cx.shared.is_newer_than(&engine.cx.snapshot) {
+    let held = engine.cx().shared.leases.held(engine.now());
+    if engine.cx().shared.is_newer_than(&engine.cx().snapshot) {
         engine.adopt_snapshot();
     }
-    let encodings = engine.cx.snapshot.features().encodings.clone();
+    let encodings = engine.cx().snapshot.features().encodings.clone();
     let kind = match (arrival.opcode, statement) {
         (Opcode::Batch, _) => Kind::Batch,
         (_, Some(statement)) => statement.facts.kind,
@@ -102,11 +103,11 @@ fn find_stored(
     if !is_about_rows {
         return Ok(Stored::default());
     }
-    let need = engine.need(&encodings.flagged, arrival, analysis, statement);
+    let need = need(engine, &encodings.flagged, arrival, analysis, statement);
     let Some(until) = held.until(need) else {
-        return Err(match engine.unknown_in_batch(arrival) {
+        return Err(match unknown_in_batch(engine, arrival) {
             Some(id) => unprepared(id),
-            None => blind(&engine.cx.shared.leases, need, engine.cx.now),
+            None => blind(&engine.cx().shared.leases, need, engine.now()),
         });
     };
     let stored = Stored {
@@ -164,7 +165,7 @@ fn stored_prepare(
     let (Some(statement), Some(table)) = (statement, table) else {
         return Ok(Stored::default());
     };
-    let planned = plan_of(statement, table, &mut engine.features.encodings);
+    let planned = plan_of(statement, table, &mut engine.features_mut().encodings);
     match &*planned.plan {
         Plan::Refused(why) => Err(Refusal::invalid(&**why)),
         Plan::All => Ok(Stored::default().on(table, Shown::ByName)),
@@ -181,7 +182,7 @@ fn stored_statement(
     statement: &Statement,
     table: &Arc<EncodedTable>,
 ) -> Result<Stored, Refusal> {
-    let planned = plan_of(statement, table, &mut engine.features.encodings);
+    let planned = plan_of(statement, table, &mut engine.features_mut().encodings);
     let facts = &statement.facts;
     let changed = match &*planned.plan {
         Plan::Refused(why) => return Err(Refusal::invalid(&**why)),
@@ -198,7 +199,7 @@ fn stored_statement(
     let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
     let values = in_order(&asked.options.values, facts, asked.names);
     let values = values.map_err(|why| Refusal::invalid(why.text(ENCODED)))?;
-    let made = made_values(&mut engine.features.encodings, changed, &values)?;
+    let made = made_values(&mut engine.features_mut().encodings, changed, &values)?;
     let values = referred(changed, &values, &made, arrival.version);
     let prepared = match asked.names {
         Some(_) => known_of(engine, arrival.pool, changed),
@@ -246,7 +247,7 @@ fn stored_text_batch(
     if tables.iter().all(Option::is_none) {
         return Ok(stored);
     }
-    let (text, coding) = (&statement.text, &mut engine.features.encodings);
+    let (text, coding) = (&statement.text, &mut engine.features_mut().encodings);
     let changed = text_batch::<Statement>(&tables, in_force, text, facts, coding);
     let changed = changed.map_err(Refusal::invalid)?;
     let stored = stored
@@ -261,7 +262,7 @@ fn stored_text_batch(
     let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
     let values = in_order(&asked.options.values, facts, asked.names);
     let values = values.map_err(|why| Refusal::invalid(why.text(ENCODED)))?;
-    let made = made_values(&mut engine.features.encodings, &changed, &values)?;
+    let made = made_values(&mut engine.features_mut().encodings, &changed, &values)?;
     let values = referred(&changed, &values, &made, arrival.version);
     let mut body = arrival.payload().to_vec();
     write::long_string(&mut body, &changed.text);

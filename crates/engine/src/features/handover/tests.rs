@@ -144,20 +144,20 @@ fn timetable(bench: &Bench) -> Timetable {
 /// Begins to pass this client on, and no other.
 fn begin(bench: &mut Bench, client: &Client) -> Timetable {
     let (now, timetable) = (bench.now, timetable(bench));
-    bench.engine.begin_passing(now, |key| key == client.key);
-    bench.engine.hold_clients(now, &timetable);
+    begin_passing(&mut bench.engine, now, |key| key == client.key);
+    hold_clients(&mut bench.engine, now, &timetable);
     timetable
 }
 
 fn next(bench: &mut Bench) -> Option<PassedClient> {
-    let (_, passed) = bench.engine.next_to_pass(bench.now)?;
+    let (_, passed) = next_to_pass(&mut bench.engine, bench.now)?;
     Some(passed)
 }
 
 /// A passed client becomes a client of the other process.
 fn adopt(bench: &mut Bench, passed: PassedClient) -> Result<SessionKey, NotAdopted> {
     let permit = bench.common.admit_client().expect("room");
-    bench.engine.adopt_session(bench.now, passed, permit)
+    adopt_session(&mut bench.engine, bench.now, passed, permit)
 }
 
 fn pass(client: &mut Client, from: &mut Bench, to: &mut Bench) {
@@ -166,7 +166,7 @@ fn pass(client: &mut Client, from: &mut Bench, to: &mut Bench) {
     to.now = to.now.max(from.now);
     let key = adopt(to, passed).expect("taken over");
     from.engine.close_session(from.now, client.key);
-    assert!(!from.engine.is_passing());
+    assert!(!is_passing(&from.engine));
     client.key = key;
 }
 
@@ -195,7 +195,10 @@ fn a_client_goes_on_in_the_middle_of_a_message() {
             }
             let (mut from, mut to) = (bench(version), bench(version));
             let mut client = Client::connect(&mut from, version, compression);
-            from.engine.clients.set_keyspace(client.key, "app".into());
+            from.engine
+                .stations()
+                .clients
+                .set_keyspace(client.key, "app".into());
             client.send(&mut from, &client.query(1, READ));
             answer(&mut from, 1);
             assert!(has_total(&client.read(&mut from), 1, 1));
@@ -249,7 +252,7 @@ fn an_envelope_is_cut_between_two_of_its_frames() {
     let (_, stream, _) = from.one_at_node();
     from.say_error(stream, 0x2000, "no such thing", &[]);
     assert_eq!(other.read(&mut from).len(), 1);
-    from.engine.hold_clients(from.now, &timetable);
+    hold_clients(&mut from.engine, from.now, &timetable);
     assert!(next(&mut from).is_some());
 }
 
@@ -257,7 +260,10 @@ fn an_envelope_is_cut_between_two_of_its_frames() {
 fn what_is_in_flight_ends_first_and_nothing_more_is_read() {
     let mut from = bench(Version::V4);
     let mut client = Client::connect(&mut from, Version::V4, Compression::None);
-    from.engine.clients.set_keyspace(client.key, "app".into());
+    from.engine
+        .stations()
+        .clients
+        .set_keyspace(client.key, "app".into());
     client.send(&mut from, &client.query(1, READ));
     begin(&mut from, &client);
     assert!(next(&mut from).is_none(), "it waits for an answer");
@@ -267,7 +273,7 @@ fn what_is_in_flight_ends_first_and_nothing_more_is_read() {
     assert!(has_total(&client.read(&mut from), 1, 5));
     assert!(next(&mut from).is_some());
     assert!(next(&mut from).is_none(), "once");
-    assert!(from.engine.is_passing(), "it may come back");
+    assert!(is_passing(&from.engine), "it may come back");
     assert_eq!(client.next(&mut from), Some(Next::Wait));
 }
 
@@ -283,7 +289,7 @@ fn a_client_that_is_long_in_coming_to_rest_is_served_in_between() {
     let began = from.now;
     let mut held = Vec::new();
     while from.now < began + 15 * SECOND {
-        from.engine.hold_clients(from.now, &timetable);
+        hold_clients(&mut from.engine, from.now, &timetable);
         held.push(client.next(&mut from) == Some(Next::Wait));
         from.now += SECOND;
     }
@@ -293,7 +299,7 @@ fn a_client_that_is_long_in_coming_to_rest_is_served_in_between() {
         held,
         [&yes[..], &no, &yes, &no, &yes, &no, &[false; 3]].concat()
     );
-    assert!(!from.engine.is_passing());
+    assert!(!is_passing(&from.engine));
 }
 
 #[test]
@@ -310,9 +316,9 @@ fn clients_that_wait_for_nothing_do_not_wait_for_those_that_do() {
     let idle = Client::connect(&mut from, Version::V4, Compression::None);
     let timetable = timetable(&from);
     let is_one = |key| key == idle.key || busy.iter().any(|client| client.key == key);
-    from.engine.begin_passing(from.now, is_one);
-    from.engine.hold_clients(from.now, &timetable);
-    let first = from.engine.next_to_pass(from.now).expect("one is idle");
+    begin_passing(&mut from.engine, from.now, is_one);
+    hold_clients(&mut from.engine, from.now, &timetable);
+    let first = next_to_pass(&mut from.engine, from.now).expect("one is idle");
     assert_eq!(first.0, idle.key);
     from.engine.close_session(from.now, idle.key);
     // Nor do all wait for the slowest.
@@ -323,7 +329,7 @@ fn clients_that_wait_for_nothing_do_not_wait_for_those_that_do() {
     };
     assert_eq!(held(&mut from), 32);
     while from.now < began + SECOND {
-        from.engine.hold_clients(from.now, &timetable);
+        hold_clients(&mut from.engine, from.now, &timetable);
         assert!(held(&mut from) <= 200);
         from.now += SECOND / 20;
     }
@@ -341,22 +347,21 @@ fn what_could_not_be_passed_on_in_time_is_closed_when_it_is_quiet() {
     let offered = Client::connect(&mut from, Version::V4, Compression::None);
     let timetable = timetable(&from);
     let both = [held.key, offered.key];
-    from.engine
-        .begin_passing(from.now, |key| both.contains(&key));
-    from.engine.hold_clients(from.now, &timetable);
-    let (key, _) = from.engine.next_to_pass(from.now).expect("one is idle");
+    begin_passing(&mut from.engine, from.now, |key| both.contains(&key));
+    hold_clients(&mut from.engine, from.now, &timetable);
+    let (key, _) = next_to_pass(&mut from.engine, from.now).expect("one is idle");
     assert_eq!(key, offered.key);
     from.now += 12 * SECOND;
-    from.engine.hold_clients(from.now, &timetable);
+    hold_clients(&mut from.engine, from.now, &timetable);
     assert_eq!(held.next(&mut from), Some(Next::Read { leaving: false }));
     let (_, stream, _) = from.one_at_node();
     from.say_error(stream, 0x2000, "no such thing", &[]);
     let mut held = held;
     assert_eq!(held.read(&mut from).len(), 1);
-    assert!(from.engine.is_passing(), "the other one may have one yet");
+    assert!(is_passing(&from.engine), "the other one may have one yet");
     assert_eq!(offered.next(&mut from), Some(Next::Wait));
-    from.engine.keep_client(from.now, offered.key);
-    assert!(!from.engine.is_passing());
+    keep_client(&mut from.engine, from.now, offered.key);
+    assert!(!is_passing(&from.engine));
     from.now += SECOND;
     from.engine.close_quiet_sessions(from.now, &timetable);
     for client in [&held, &offered] {
@@ -368,7 +373,10 @@ fn what_could_not_be_passed_on_in_time_is_closed_when_it_is_quiet() {
 fn a_client_that_reads_nothing_takes_its_answers_along() {
     let (mut from, mut to) = (bench(Version::V5), bench(Version::V5));
     let mut client = Client::connect(&mut from, Version::V5, Compression::Lz4);
-    from.engine.clients.set_keyspace(client.key, "app".into());
+    from.engine
+        .stations()
+        .clients
+        .set_keyspace(client.key, "app".into());
     client.send(&mut from, &client.query(1, READ));
     answer(&mut from, 9);
     client.block(&mut from);
@@ -387,7 +395,7 @@ fn a_client_that_reads_nothing_takes_its_answers_along() {
     assert!(has_total(&client.read(&mut to), 1, 9));
     // If it had not been taken over, they would be here.
     client.key = key;
-    from.engine.keep_client(from.now, key);
+    keep_client(&mut from.engine, from.now, key);
     client.decoder = Decoder::new(MAX_RESPONSE_BODY);
     client.decoder.set_mode(true, Compression::Lz4);
     assert!(has_total(&client.read(&mut from), 1, 9));
@@ -418,7 +426,7 @@ fn who_is_cut_off_is_not_passed_on() {
     let credentials = Credentials::of_token(b"app");
     let passed = passed.logged_in(credentials.clone(), SECOND);
     assert_eq!(adopt(&mut to, passed), Err(NotAdopted::LoggedIn));
-    from.engine.keep_client(from.now, anonymous.key);
+    keep_client(&mut from.engine, from.now, anonymous.key);
     begin(&mut from, &anonymous);
     let passed = next(&mut from).expect("it is quiet");
     let passed = passed.logged_in(credentials.clone(), SECOND);
@@ -459,7 +467,7 @@ fn a_client_is_refused_that_could_not_be_served() {
     let newer = snapshot.successor().version(Version::V4);
     adopt_as(&mut to, newer.build());
     assert_eq!(adopt(&mut to, passed), Err(NotAdopted::Version(5)));
-    from.engine.keep_client(from.now, client.key);
+    keep_client(&mut from.engine, from.now, client.key);
 
     begin(&mut from, &client);
     let passed = next(&mut from).expect("it is quiet");

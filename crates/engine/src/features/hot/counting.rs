@@ -1,13 +1,14 @@
 //! Which requests are counted for their partitions, and what follows.
 
-use crate::engine::Engine;
 use crate::features::Arrived;
 use crate::features::hot::keys::{Asked, HotKeys};
+use crate::pipeline::engine::Engine;
+use crate::pipeline::engine::lent::Stations;
 
 /// Counts a request for its partition, if it is one of those that are looked at.
 #[inline]
 pub(in crate::features) fn on_shared(engine: &mut Engine, request: &Arrived<'_>, joins: bool) {
-    if engine.features.hot.is_next() {
+    if engine.features_mut().hot.is_next() {
         note(engine, request, joins);
     }
 }
@@ -19,13 +20,19 @@ fn note(engine: &mut Engine, request: &Arrived<'_>, is_shared: bool) {
         analysis,
         statement,
     } = *request;
-    let Some(identity) = engine.links.identity_of(arrival.pool) else {
+    let Stations {
+        cx,
+        features,
+        statements,
+        links,
+        ..
+    } = engine.stations();
+    let Some(identity) = links.identity_of(arrival.pool) else {
         return;
     };
     let Some(token) = analysis.place.as_ref().and_then(|place| place.token) else {
         return;
     };
-    let (cx, statements) = (&engine.cx, &mut engine.statements);
     let Some(table) = statements.counters_of(cx, analysis, statement) else {
         return;
     };
@@ -38,10 +45,7 @@ fn note(engine: &mut Engine, request: &Arrived<'_>, is_shared: bool) {
         identity,
         is_shared,
     };
-    engine
-        .features
-        .hot
-        .note(&asked, analysis.lwt, &table, token, key);
+    features.hot.note(&asked, analysis.lwt, &table, token, key);
 }
 
 /// True if the partition with this token is a notable part of a node's work.
@@ -52,5 +56,6 @@ pub(in crate::features) fn spreads(state: &HotKeys, token: i64) -> bool {
 
 /// Decides which partitions are hot, and publishes them now and then.
 pub(in crate::features) fn on_tick(engine: &mut Engine) {
-    engine.features.hot.on_tick(&engine.cx);
+    let Stations { cx, features, .. } = engine.stations();
+    features.hot.on_tick(cx);
 }

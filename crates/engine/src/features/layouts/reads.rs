@@ -10,7 +10,6 @@ use helenus_wire::{
     flags, query_flags, result_kind, same_columns, strip_prelude,
 };
 
-use crate::engine::Engine;
 use crate::features::layouts::on_layouts::OnLayouts;
 use crate::features::layouts::plan::{CopyReads, Plan, RankedRead};
 use crate::features::layouts::read::{Fault, Instead, LayoutRead, identity, unwrap};
@@ -19,6 +18,8 @@ use crate::features::layouts::restored_order::RestoredOrder;
 use crate::features::layouts::{on_layouts, plan_of, take_from};
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::pipeline::arrival::Arrival;
+use crate::pipeline::engine::Engine;
+use crate::pipeline::engine::lent::Stations;
 use crate::pipeline::node_request::Target;
 use crate::rewrite::leases::Need;
 use crate::rewrite::refusal::Refusal;
@@ -74,8 +75,8 @@ pub(crate) fn read_of_layout(
     if until.is_none() {
         return match continued {
             Some(_) => {
-                let leases = &engine.cx.shared.leases;
-                Err(fenced(leases, need, engine.cx.now))
+                let leases = &engine.cx().shared.leases;
+                Err(fenced(leases, need, engine.now()))
             }
             None => Ok(None),
         };
@@ -98,11 +99,11 @@ pub(crate) fn read_of_layout(
         (None, Some(_)) => None,
         (None, None) => best_read(engine, arrival, analysis, &options, reads),
     };
-    let global = &engine.cx.shared.stats.global;
+    let global = &engine.cx().shared.stats.global;
     match &read {
         Some(read) => {
-            let max = engine.cx.shared.config.admin.tables_max;
-            copies.count(table, read.at, &engine.cx.shared.stats, max);
+            let max = engine.cx().shared.config.admin.tables_max;
+            copies.count(table, read.at, &engine.cx().shared.stats, max);
             add(&global.layout_reads, 1);
             add(&global.layout_reads_sorted, u64::from(read.order.is_some()));
         }
@@ -177,7 +178,7 @@ fn allowed_read(
     let table = candidate.table;
     let copy = table.copies.get(candidate.at)?;
     let layout = (table.keyspace_of(copy), &*copy.physical);
-    let denied = engine.links.is_denied(arrival.pool, layout, engine.cx.now);
+    let denied = engine.links().is_denied(arrival.pool, layout, engine.now());
     (!denied).then(|| layout_read(engine, arrival, analysis, options, candidate))?
 }
 
@@ -251,7 +252,7 @@ fn target_of(
     let place = analysis.place.as_ref();
     Some(Target::of(place.and_then(|place| {
         let owners = engine
-            .cx
+            .cx()
             .snapshot
             .schema()
             .owners(table.keyspace_of(copy))?;
@@ -276,7 +277,7 @@ fn prepared_on_layout(
         engine.prepare_made(arrival.pool, std::iter::once(candidate.derived));
         return OnNodes::Unknown;
     };
-    let known = engine.cx.shared.newest(known);
+    let known = engine.cx().shared.newest(known);
     let table = candidate.table;
     let copy = table.copies.get(candidate.at);
     let physical = copy.map_or(("", ""), |copy| {
@@ -299,7 +300,7 @@ pub(in crate::features) fn read_table_instead(
     node_request: NodeRequestKey,
     tried: &Tried<'_>,
 ) -> bool {
-    let Some(request) = engine.requests.clients.get_mut(client) else {
+    let Some(request) = engine.requests_mut().clients.get_mut(client) else {
         return false;
     };
     let instead = match on_layouts(&request.features) {
@@ -323,7 +324,13 @@ pub(in crate::features) fn read_table_instead(
 
 /// Carries out a read of a layout as its client has asked for it.
 fn leave_layout(engine: &mut Engine, client: ClientRequestKey, fault: Fault) {
-    let Some(request) = engine.requests.clients.get_mut(client) else {
+    let Stations {
+        cx,
+        requests,
+        links,
+        ..
+    } = engine.stations();
+    let Some(request) = requests.clients.get_mut(client) else {
         return;
     };
     let Some(OnLayouts::Read(read)) = take_from(&mut request.features) else {
@@ -335,11 +342,7 @@ fn leave_layout(engine: &mut Engine, client: ClientRequestKey, fault: Fault) {
         (Fault::Unknown, Some(statement)) => {
             request.features.keep().layouts = Some(Box::new(OnLayouts::ReadAfter(statement)));
         }
-        (Fault::Role, _) => {
-            let layout = read.layout();
-            let (pool, now) = (request.query.pool, engine.cx.now);
-            engine.links.note_denied(pool, layout, now);
-        }
+        (Fault::Role, _) => links.note_denied(request.query.pool, read.layout(), cx.now),
         (Fault::Lease | Fault::Order | Fault::Away, _) | (_, None) => {}
     }
     let derived = std::mem::replace(&mut request.query, read.asked);
@@ -347,14 +350,14 @@ fn leave_layout(engine: &mut Engine, client: ClientRequestKey, fault: Fault) {
         request.retarget(of_table);
     }
     request.execution.restart();
-    engine.cx.memory.sub(derived.held_len());
-    add(&engine.cx.shared.stats.global.layout_reads_fallen_back, 1);
+    cx.memory.sub(derived.held_len());
+    add(&cx.shared.stats.global.layout_reads_fallen_back, 1);
     engine.start(client);
 }
 
 /// The table has taken a read that one of its layouts had refused: the layout has changed.
 fn blame_layout(engine: &Engine, client: ClientRequestKey) {
-    let request = engine.requests.clients.get(client);
+    let request = engine.requests().clients.get(client);
     let layouts = request.and_then(|request| on_layouts(&request.features));
     if let Some(OnLayouts::ReadAfter(statement)) = layouts {
         statement.forget_range();
@@ -380,7 +383,7 @@ pub(in crate::features) fn as_asked(
     if opcode == Opcode::Result {
         blame_layout(engine, client);
     }
-    let request = engine.requests.clients.get(client);
+    let request = engine.requests().clients.get(client);
     let Some(layouts) = request.and_then(|request| on_layouts(&request.features)) else {
         return Ok(AsAsked::PassThrough);
     };
@@ -462,18 +465,18 @@ fn distance_of(
         return None;
     }
     let place = analysis.place.as_ref()?;
-    let doubts = &engine.cx.shared.features.layouts.doubts;
-    if doubts.holds((&table.keyspace, &table.name), place.token, engine.cx.now) {
+    let doubts = &engine.cx().shared.features.layouts.doubts;
+    if doubts.holds((&table.keyspace, &table.name), place.token, engine.now()) {
         return None;
     }
     let owners = engine
-        .cx
+        .cx()
         .snapshot
         .schema()
         .owners(table.keyspace_of(copy))?;
     let owners = owners.of_slot(place.slot).iter();
-    let fit = owners.filter(|node| engine.links.is_fit(&engine.cx, arrival.pool, **node));
-    let nodes = engine.cx.snapshot.nodes();
+    let fit = owners.filter(|node| engine.links().is_fit(engine.cx(), arrival.pool, **node));
+    let nodes = engine.cx().snapshot.nodes();
     match fit.map(|node| nodes.is_remote(*node)).min()? {
         false => Some(Distance::Near),
         true => (!level.is_dc_local()).then_some(Distance::Far),

@@ -7,7 +7,6 @@ use std::time::Instant;
 use helenus_cql::{Kind, Name};
 use helenus_wire::{ExecuteView, Opcode};
 
-use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::features::layouts::carried::Carried;
 use crate::features::layouts::keyspace_rights::keyspace_rights;
@@ -24,10 +23,12 @@ use crate::features::layouts::writes::{
 use crate::features::layouts::{Layouts, is_rewritten, take_from};
 use crate::features::{Arrived, Slot};
 use crate::pipeline::arrival::Arrival;
+use crate::pipeline::engine::Engine;
 use crate::pipeline::request::ClientRequest;
 use crate::rewrite::catalogue::{
     CATALOGUE, CATALOGUE_REFUSED, begins_as_write, is_systems, may_write,
 };
+use crate::rewrite::fencing::{need, unknown_in_batch};
 use crate::rewrite::leases::{Held, Need};
 use crate::rewrite::refusal::Refusal;
 use crate::rewrite::rewritten::Rewritten;
@@ -43,7 +44,7 @@ pub(in crate::features) fn on_alone(
     slot: &mut Slot,
     rewritten: &mut Rewritten,
 ) -> Result<(), Box<Refusal>> {
-    match engine.cx.shared.config.layouts.enabled {
+    match engine.cx().shared.config.layouts.enabled {
         false => Ok(()),
         true => rewrite(engine, request, slot, rewritten),
     }
@@ -85,7 +86,7 @@ fn refuse_hidden_table(
     }
     let keyspace = statement.facts.keyspace.as_ref().map(Name::as_str);
     let keyspace = keyspace.or(analysis.in_force());
-    let refused = creation_refused(statement, keyspace, &engine.cx.snapshot);
+    let refused = creation_refused(statement, keyspace, &engine.cx().snapshot);
     refused.map_or(Ok(()), |why| Err(Box::new(Refusal::invalid(why))))
 }
 
@@ -95,11 +96,11 @@ fn rewrite_on_layouts(
     analysis: &Analysis<'_>,
     statement: Option<&Statement>,
 ) -> Result<(Option<Instant>, Option<Rewriting>), Refusal> {
-    let held = engine.cx.shared.leases.held(engine.cx.now);
-    if engine.cx.shared.is_newer_than(&engine.cx.snapshot) {
+    let held = engine.cx().shared.leases.held(engine.now());
+    if engine.cx().shared.is_newer_than(&engine.cx().snapshot) {
         engine.adopt_snapshot();
     }
-    let layouts = engine.cx.snapshot.features().layouts.clone();
+    let layouts = engine.cx().snapshot.features().layouts.clone();
     let kind = match (arrival.opcode, statement) {
         (Opcode::Batch, _) => Kind::Batch,
         (_, Some(statement)) => statement.facts.kind,
@@ -129,7 +130,7 @@ fn rewrite_on_layouts(
     let is_systems = kind != Kind::Batch && table.is_some_and(|(of, _)| is_systems(of));
     // Layouts may need definitions for their table, too.
     if (may_write || defines) && !is_systems {
-        let need = engine.need(&layouts.flagged, arrival, analysis, statement);
+        let need = need(engine, &layouts.flagged, arrival, analysis, statement);
         send_before = Some(fence(engine, arrival, held, need)?);
     }
     if layouts.is_empty() {
@@ -179,9 +180,9 @@ fn rewrite_on_layouts(
             changed.map(Rewriting::Carried)
         }
         (Kind::Ddl, Some(statement), _) => {
-            let clock = &engine.cx.shared.features.layouts.clock;
-            let now_us = clock.timestamp(engine.cx.since_1970());
-            let hint_window = engine.cx.snapshot.nodes().hint_window();
+            let clock = &engine.cx().shared.features.layouts.clock;
+            let now_us = clock.timestamp(engine.cx().since_1970());
+            let hint_window = engine.cx().snapshot.nodes().hint_window();
             let defined = definition(statement, table, now_us, hint_window, &layouts);
             defined.map_err(Refusal::invalid)?.map(Rewriting::Carried)
         }
@@ -193,7 +194,7 @@ fn rewrite_on_layouts(
         _ => None,
     };
     if may_write && form.is_some() {
-        add(&engine.cx.shared.stats.global.layout_writes, 1);
+        add(&engine.cx().shared.stats.global.layout_writes, 1);
     }
     Ok((send_before, form))
 }
@@ -204,7 +205,7 @@ fn changed_rights(
     analysis: &Analysis<'_>,
     statement: &Statement,
 ) -> Result<Option<Carried>, Refusal> {
-    let snapshot = &engine.cx.snapshot;
+    let snapshot = &engine.cx().snapshot;
     let layouts = &snapshot.features().layouts;
     match rights(&statement.text, analysis.in_force(), layouts) {
         Some((table, texts)) => Ok(Some(Carried::layouts_first(table, texts))),
@@ -243,9 +244,9 @@ fn fence(
         return Ok(until);
     }
     // Once it is prepared again, its tables are known.
-    Err(match engine.unknown_in_batch(arrival) {
+    Err(match unknown_in_batch(engine, arrival) {
         Some(id) => unprepared(id),
-        None => fenced(&engine.cx.shared.leases, need, engine.cx.now),
+        None => fenced(&engine.cx().shared.leases, need, engine.now()),
     })
 }
 

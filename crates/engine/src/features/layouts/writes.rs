@@ -12,7 +12,6 @@ use helenus_wire::{BatchStatement, ExecuteView, Opcode, Options, QueryView, Valu
 
 pub(crate) use self::batch::batch_of_layouts;
 pub(crate) use self::text_batch::text_batch_of_layouts;
-use crate::engine::Engine;
 use crate::features::layouts::derived::{FollowedWrite, Partitions, Parts};
 use crate::features::layouts::fan_out_write::{FanOut, UNLOGGED, known};
 use crate::features::layouts::on_layouts::{Instead, LayoutWrite, WriteOfLayouts};
@@ -22,6 +21,7 @@ use crate::features::layouts::refusals::{LAYOUTS, no_memory, too_large};
 use crate::features::layouts::writes::timed::Timed;
 use crate::keys::PoolKey;
 use crate::pipeline::arrival::Arrival;
+use crate::pipeline::engine::Engine;
 use crate::rewrite::in_order::{Unordered, in_order};
 use crate::rewrite::refusal::Refusal;
 use crate::statement::analysis::Analysis;
@@ -133,11 +133,11 @@ fn is_known(writes: &Writes<'_>, tokens: &[Option<i64>]) -> Result<(), Refusal> 
 /// Refuses a write that is larger than clients may send, as nodes would not take it, or than there is
 /// memory for. Asked before it is put together.
 fn is_room_for(engine: &Engine, bytes: usize) -> Result<(), Refusal> {
-    let max = engine.cx.shared.config.limits.request_bytes_max;
+    let max = engine.cx().shared.config.limits.request_bytes_max;
     if bytes > max {
         return Err(too_large(bytes, max));
     }
-    match engine.cx.memory.is_full(bytes) {
+    match engine.cx().memory.is_full(bytes) {
         true => Err(no_memory()),
         false => Ok(()),
     }
@@ -259,7 +259,7 @@ fn follow(
     written: Partitions,
 ) -> Result<Follow, Refusal> {
     let prepared = parts.prepared().collect();
-    let (snapshot, place) = (&*engine.cx.snapshot, analysis.place.as_ref());
+    let (snapshot, place) = (&*engine.cx().snapshot, analysis.place.as_ref());
     let (version, keyspace) = (arrival.version, arrival.keyspace);
     let parts = parts.write(options, version, keyspace, snapshot, place);
     let parts = parts.ok_or(Refusal::invalid(TOO_MANY))?;

@@ -5,11 +5,12 @@ use std::time::Instant;
 use helenus_policy::turns::{Condition, Entered, Left, Turns};
 
 use crate::backlog::Work;
-use crate::engine::Engine;
 use crate::features::lwt_turns::queue::{Owner, Turn, Write, partition_name};
 use crate::features::lwt_turns::slot::Granted;
 use crate::features::{self, Arrived, Slot};
 use crate::keys::ClientRequestKey;
+use crate::pipeline::engine::Engine;
+use crate::pipeline::engine::lent::Stations;
 use crate::shared::WorkerMessage;
 use crate::stats::add;
 
@@ -17,13 +18,13 @@ use crate::stats::add;
 /// write there must delay nobody else.
 #[inline]
 pub(in crate::features) fn on_keep(engine: &Engine, request: &Arrived<'_>, slot: &mut Slot) {
-    if !engine.cx.shared.config.aggregation.lwt_turns {
+    if !engine.cx().shared.config.aggregation.lwt_turns {
         return;
     }
     let (analysis, statement) = (request.analysis, request.statement);
-    if let Some(partition) = engine.statements.lwt_partition(analysis, statement) {
+    if let Some(partition) = engine.statements().lwt_partition(analysis, statement) {
         let (keyspace, table) = partition.table;
-        let role = engine.links.role_number(request.arrival.pool);
+        let role = engine.links().role_number(request.arrival.pool);
         let name = partition_name(role, keyspace, table, partition.key);
         slot.keep().lwt_turns.turn = Some(Turn::Wants(name));
     }
@@ -32,12 +33,13 @@ pub(in crate::features) fn on_keep(engine: &Engine, request: &Arrived<'_>, slot:
 /// A conditional write comes to its partition; true if it must wait for its turn.
 #[inline]
 pub(in crate::features) fn waits(engine: &mut Engine, key: ClientRequestKey) -> bool {
-    engine.cx.shared.config.aggregation.lwt_turns && !take_turn(engine, key)
+    engine.cx().shared.config.aggregation.lwt_turns && !take_turn(engine, key)
 }
 
 fn take_turn(engine: &mut Engine, key: ClientRequestKey) -> bool {
-    let worker = engine.cx.index;
-    let Some(request) = engine.requests.clients.get_mut(key) else {
+    let Stations { cx, requests, .. } = engine.stations();
+    let worker = cx.index;
+    let Some(request) = requests.clients.get_mut(key) else {
         return true;
     };
     let owner = (worker, request.caller().session);
@@ -52,11 +54,9 @@ fn take_turn(engine: &mut Engine, key: ClientRequestKey) -> bool {
         request: key,
         partition,
     };
-    let shared = &engine.cx.shared;
+    let shared = &cx.shared;
     let turns = &shared.features.lwt_turns;
-    let entered = turns.with(engine.cx.now, |t, now| {
-        t.enter(partition, owner, write, now)
-    });
+    let entered = turns.with(cx.now, |t, now| t.enter(partition, owner, write, now));
     match entered {
         Entered::Run(_) => slot.turn = Some(Turn::Has(partition)),
         Entered::NoTurn(_) => slot.turn = None,
@@ -80,10 +80,10 @@ pub(in crate::features) fn on_end(engine: &mut Engine, slot: &Slot) {
 }
 
 fn leave_turn(engine: &mut Engine, partition: u64, mut condition: Condition) {
-    let now = engine.cx.now;
+    let now = engine.now();
     loop {
         let left = |t: &mut Turns<u64, Owner, Write>, us| t.leave(partition, condition, us);
-        match engine.cx.shared.features.lwt_turns.with(now, left) {
+        match engine.cx().shared.features.lwt_turns.with(now, left) {
             Left::Idle => return,
             Left::Next(write) if grant(engine, write, true) => return,
             // Its worker has ended: the turn is left in its place.
@@ -96,33 +96,34 @@ fn leave_turn(engine: &mut Engine, partition: u64, mut condition: Condition) {
 
 /// Turns have proved of no use on a partition.
 fn stand_aside(engine: &mut Engine, writes: Vec<Write>) {
-    add(&engine.cx.shared.stats.global.lwt_stood_aside, 1);
+    add(&engine.cx().shared.stats.global.lwt_stood_aside, 1);
     for write in writes {
         grant(engine, write, false);
     }
 }
 
 fn begin_grace(engine: &mut Engine, partition: u64, until_us: u64) {
-    add(&engine.cx.shared.stats.global.lwt_graces, 1);
-    let end = engine.cx.shared.features.lwt_turns.instant(until_us);
-    engine.features.lwt_turns.begin(end, partition);
+    add(&engine.cx().shared.stats.global.lwt_graces, 1);
+    let end = engine.cx().shared.features.lwt_turns.instant(until_us);
+    engine.features_mut().lwt_turns.begin(end, partition);
 }
 
 /// When the next grace ends.
 pub(in crate::features) fn deadline(engine: &Engine) -> Option<Instant> {
-    engine.features.lwt_turns.next_end()
+    engine.features().lwt_turns.next_end()
 }
 
 /// Ends the graces that are over.
 pub(in crate::features) fn on_deadline(engine: &mut Engine) {
-    while let Some(partition) = engine.features.lwt_turns.take_over(engine.cx.now) {
+    let now = engine.now();
+    while let Some(partition) = engine.features_mut().lwt_turns.take_over(now) {
         end_grace(engine, partition);
     }
 }
 
 fn end_grace(engine: &mut Engine, partition: u64) {
-    let turns = &engine.cx.shared.features.lwt_turns;
-    let next = turns.with(engine.cx.now, |t, now| t.end_grace(partition, now));
+    let turns = &engine.cx().shared.features.lwt_turns;
+    let next = turns.with(engine.now(), |t, now| t.end_grace(partition, now));
     if let Some(write) = next
         && !grant(engine, write, true)
     {
@@ -132,9 +133,9 @@ fn end_grace(engine: &mut Engine, partition: u64) {
 
 /// Lets go who has waited for too long.
 pub(in crate::features) fn end_waits(engine: &mut Engine) {
-    let turns = &engine.cx.shared.features.lwt_turns;
-    for write in turns.with(engine.cx.now, Turns::give_up) {
-        add(&engine.cx.shared.stats.global.lwt_gave_up, 1);
+    let turns = &engine.cx().shared.features.lwt_turns;
+    for write in turns.with(engine.now(), Turns::give_up) {
+        add(&engine.cx().shared.stats.global.lwt_gave_up, 1);
         grant(engine, write, false);
     }
 }
@@ -142,13 +143,13 @@ pub(in crate::features) fn end_waits(engine: &mut Engine) {
 /// Tells a request's worker that it may go on, with its turn or without; false if that has ended.
 fn grant(engine: &mut Engine, write: Write, with_turn: bool) -> bool {
     let granted = Granted { write, with_turn };
-    if write.worker == engine.cx.index {
+    if write.worker == engine.cx().index {
         on_message(engine, granted);
         return true;
     }
     let message = features::Message::LwtTurns(granted);
     engine
-        .cx
+        .cx_mut()
         .tell(write.worker, WorkerMessage::Feature(message))
 }
 
@@ -162,7 +163,7 @@ pub(in crate::features) fn on_message(engine: &mut Engine, granted: Granted) {
 pub(in crate::features) fn on_work(engine: &mut Engine, granted: Granted) {
     let Granted { write, with_turn } = granted;
     let waits = Some(Turn::Waits(write.partition));
-    let request = engine.requests.clients.get_mut(write.request);
+    let request = engine.requests_mut().clients.get_mut(write.request);
     let slot = request.and_then(|request| request.features.rare_mut());
     match slot.map(|rare| &mut rare.lwt_turns) {
         Some(slot) if slot.turn == waits => {
@@ -177,7 +178,7 @@ pub(in crate::features) fn on_work(engine: &mut Engine, granted: Granted) {
 
 /// State of turns left once all clients have left.
 pub(in crate::features) fn leak_check(engine: &Engine, found: &mut Vec<String>) {
-    let turns = &engine.cx.shared.features.lwt_turns;
+    let turns = &engine.cx().shared.features.lwt_turns;
     let (waiting, taken) = (turns.waiting(), turns.partitions());
     if waiting != 0 {
         found.push(format!("{waiting} turns waited for"));

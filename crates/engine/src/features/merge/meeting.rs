@@ -8,12 +8,13 @@ use helenus_wire::{
     push_batch_child,
 };
 
-use crate::engine::Engine;
 use crate::exec::outcome::Response;
 use crate::features::Slot;
 use crate::features::merge::gate::{Batch, Common, Merge, One, leads, take_members};
 use crate::features::merge::split::{part, resend_individually};
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey};
+use crate::pipeline::engine::Engine;
+use crate::pipeline::engine::lent::Stations;
 use crate::pipeline::fail::timed_out::timed_out;
 use crate::pipeline::node_request::{NodeRequest, Target};
 use crate::pipeline::query::Query;
@@ -32,26 +33,27 @@ const BATCHED: &[u8] = b"\0\x0eUNLOGGED_BATCH";
 const SINGLE: &[u8] = b"\0\x06SIMPLE";
 
 pub(in crate::features) fn on_settings(engine: &mut Engine) {
-    let settings = &engine.cx.shared.config.aggregation;
-    engine.features.merge.adopt(settings);
+    let Stations { cx, features, .. } = engine.stations();
+    features.merge.adopt(&cx.shared.config.aggregation);
 }
 
 pub(in crate::features) fn on_snapshot(engine: &mut Engine) {
-    let nodes = engine.cx.snapshot.nodes().present();
+    let Stations { cx, features, .. } = engine.stations();
+    let nodes = cx.snapshot.nodes().present();
     let limits = nodes.map(|node| node.facts().batches.unwrap_or_default());
-    engine.features.merge.adopt_limits(limits);
+    features.merge.adopt_limits(limits);
 }
 
 /// True if a write goes with one that has not left yet.
 #[inline]
 pub(in crate::features) fn waits(engine: &mut Engine, key: ClientRequestKey) -> bool {
-    engine.features.merge.is_on() && merge(engine, key)
+    engine.features().merge.is_on() && merge(engine, key)
 }
 
 /// Lets a write join one that has not left yet; true if it has. Otherwise others may join it, unless it
 /// must go by itself.
 fn merge(engine: &mut Engine, key: ClientRequestKey) -> bool {
-    let Some(request) = engine.requests.clients.get(key) else {
+    let Some(request) = engine.requests().clients.get(key) else {
         return false;
     };
     let Some(one) = one_of_many(engine, request) else {
@@ -64,25 +66,26 @@ fn merge(engine: &mut Engine, key: ClientRequestKey) -> bool {
     };
     // Of those that may be sent for a time only, none may be sent with one that may be for ever.
     let may_lead = |query: &Query| query.send_before.is_some() || send_before.is_none();
-    if let Some(leader) = engine.features.merge.leader(&one, engine.cx.now)
-        && let Some(leader) = engine.requests.clients.get_mut(leader)
+    if let Some(leader) = engine.features().merge.leader(&one, engine.now())
+        && let Some(leader) = engine.requests_mut().clients.get_mut(leader)
         && is_same(&leader.query)
         && may_lead(&leader.query)
         && let Some(rare) = leader.features.rare_mut()
         && let Merge::Open(batch) = &mut rare.merge
     {
         batch.members.push(key);
-        engine.features.merge.note_joined(&one);
-        if let Some(request) = engine.requests.clients.get_mut(key) {
+        engine.features_mut().merge.note_joined(&one);
+        if let Some(request) = engine.requests_mut().clients.get_mut(key) {
             request.features.keep().merge = Merge::Joined;
         }
         return true;
     }
+    let now = engine.now();
     if let Some(batch) = batch_of(engine, key, &one)
-        && let Some(request) = engine.requests.clients.get_mut(key)
+        && let Some(request) = engine.requests_mut().clients.get_mut(key)
     {
         request.features.keep().merge = Merge::Open(batch);
-        engine.features.merge.begin(&one, key, engine.cx.now);
+        engine.features_mut().merge.begin(&one, key, now);
     }
     false
 }
@@ -105,7 +108,7 @@ fn one_of_many(engine: &Engine, request: &ClientRequest) -> Option<One> {
         && !query.consistency.is_serial()
         && !request.is_rewritten()
         && request.execution.has_not_begun();
-    if !is_plain || !engine.features.merge.covers(keyspace, table) {
+    if !is_plain || !engine.features().merge.covers(keyspace, table) {
         return None;
     }
     let Target::Place {
@@ -150,7 +153,7 @@ fn one_of_many(engine: &Engine, request: &ClientRequest) -> Option<One> {
 
 /// A batch of this write alone, once the nodes know what it is sent as.
 fn batch_of(engine: &mut Engine, key: ClientRequestKey, one: &One) -> Option<Batch> {
-    let query = &engine.requests.clients.get(key)?.query;
+    let query = &engine.requests().clients.get(key)?.query;
     let (pool, prepared) = (query.pool, query.prepared.clone()?);
     let form = prepared.timed_form()?;
     if form.features.merge.goes_alone() {
@@ -176,14 +179,20 @@ pub(in crate::features) fn on_leaves(
     stream: i16,
     key: NodeRequestKey,
 ) -> bool {
-    let request = engine.requests.nodes.get(key);
+    let Stations {
+        cx,
+        requests,
+        links,
+        ..
+    } = engine.stations();
+    let request = requests.nodes.get(key);
     let Some(client) = request.and_then(|request| request.whole()) else {
         return false;
     };
-    let leaves = engine.requests.clients.get_mut(client);
+    let leaves = requests.clients.get_mut(client);
     let leaves = leaves.and_then(|client| client.features.rare_mut());
     let is_first = leaves.is_some_and(|rare| rare.merge.close());
-    let Some(client) = engine.requests.clients.get(client) else {
+    let Some(client) = requests.clients.get(client) else {
         return false;
     };
     let leader = &client.query;
@@ -192,12 +201,12 @@ pub(in crate::features) fn on_leaves(
         return false;
     };
     if is_first {
-        let global = &engine.cx.shared.stats.global;
+        let global = &cx.shared.stats.global;
         add(&global.write_batches, 1);
         add(&global.writes_merged, 1 + batch.members.len() as u64);
     }
     let members = batch.members.iter();
-    let members = members.filter_map(|member| engine.requests.clients.get(*member));
+    let members = members.filter_map(|member| requests.clients.get(*member));
     let queries = std::iter::once(leader).chain(members.map(|member| &member.query));
     // They were read when they joined, so this cannot fail; if it does, the node refuses the empty body
     // and each goes by itself. None may be left out.
@@ -212,9 +221,7 @@ pub(in crate::features) fn on_leaves(
             write_batch(leader, &views, timed, version, out);
         }
     };
-    engine
-        .links
-        .push_instead(link, stream, Opcode::Batch, body_len_max, body);
+    links.push_instead(link, stream, Opcode::Batch, body_len_max, body);
     true
 }
 
@@ -247,7 +254,7 @@ fn on_batch_failed(
     key: NodeRequestKey,
     response: &Response<'_>,
 ) {
-    let request = engine.requests.nodes.get(key);
+    let request = engine.requests().nodes.get(key);
     let in_doubt = request.is_some_and(NodeRequest::is_in_doubt);
     engine.drop_node_request(key);
     let Ok(error) = ErrorBody::parse(response.content) else {
@@ -259,7 +266,7 @@ fn on_batch_failed(
     // A node that has sent some of the writes may then refuse the next; it would have refused a single
     // one before.
     if error.code == code::OVERLOADED && error.message.starts_with(TOO_MANY_HINTS) {
-        let request = engine.requests.clients.get(client);
+        let request = engine.requests().clients.get(client);
         let newest = engine.is_newest(Some(client));
         if let Some((code, fields)) = request.map(|of| timed_out(&of.query, newest)) {
             return engine.fail_client(client, code, error.message, &fields);
@@ -278,7 +285,7 @@ pub(in crate::features) fn on_error(
     key: NodeRequestKey,
     response: &Response<'_>,
 ) -> bool {
-    let request = engine.requests.clients.get(client);
+    let request = engine.requests().clients.get(client);
     let leads = request.is_some_and(|request| leads(&request.features));
     if leads {
         on_batch_failed(engine, client, key, response);

@@ -2,10 +2,10 @@
 
 use helenus_wire::code;
 
-use crate::engine::Engine;
 use crate::exec::outcome::is_refusal;
 use crate::features::merge::gate::{Merge, leads, take_members};
 use crate::keys::ClientRequestKey;
+use crate::pipeline::engine::Engine;
 use crate::pipeline::retry::resendable::Loss;
 use crate::statement::prepared::Prepared;
 use crate::stats::add;
@@ -19,7 +19,7 @@ pub(in crate::features) fn part(
     error: i32,
     in_doubt: bool,
 ) -> bool {
-    let Some(request) = engine.requests.clients.get_mut(key) else {
+    let Some(request) = engine.requests_mut().clients.get_mut(key) else {
         return false;
     };
     if !leads(&request.features) {
@@ -43,7 +43,7 @@ pub(in crate::features) fn part(
     let mut parted = vec![key];
     parted.append(&mut take_members(&mut request.features));
     request.execution.restart();
-    add(&engine.cx.shared.stats.global.write_batches_parted, 1);
+    add(&engine.cx().shared.stats.global.write_batches_parted, 1);
     resend_individually(engine, parted, in_doubt);
     true
 }
@@ -55,7 +55,7 @@ pub(super) fn resend_individually(
     in_doubt: bool,
 ) {
     for member in members {
-        if let Some(request) = engine.requests.clients.get_mut(member) {
+        if let Some(request) = engine.requests_mut().clients.get_mut(member) {
             request.features.keep().merge = match in_doubt {
                 true => Merge::Parted,
                 false => Merge::Alone,

@@ -82,6 +82,7 @@ fn enter(bench: &mut Bench, keyspace: &str) {
     };
     bench
         .engine
+        .stations()
         .clients
         .set_keyspace(rows[0].key, keyspace.into());
 }

@@ -10,7 +10,6 @@ use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, Opcode, RowsView, strip_prelude};
 use rustc_hash::FxHasher;
 
-use crate::engine::Engine;
 use crate::features::records::described::Described;
 use crate::features::records::errors::{ErrorRecord, shown_message};
 use crate::features::records::slow::SlowRequest;
@@ -21,6 +20,8 @@ use crate::features::records::{Report, Wanted};
 use crate::keys::{ClientRequestKey, PoolKey, SessionKey};
 use crate::pipeline::arrival::Arrival;
 use crate::pipeline::client_answer::ClientAnswer;
+use crate::pipeline::engine::Engine;
+use crate::pipeline::engine::lent::Stations;
 use crate::pipeline::query::Query;
 use crate::pipeline::request::ClientRequest;
 use crate::pipeline::shown::own_keyspace;
@@ -29,21 +30,24 @@ use crate::session::node_answer::NodeAnswer;
 use crate::statement::digest::Digest;
 use crate::statement::prepared::Statement;
 use crate::stats::add;
+use crate::upstream::links::Links;
 
 #[cfg(test)]
 mod tests;
 
 pub(in crate::features) fn on_settings(engine: &mut Engine) {
-    engine.features.records.adopt(&engine.cx.shared.config);
+    let Stations { cx, features, .. } = engine.stations();
+    features.records.adopt(&cx.shared.config);
 }
 
 pub(in crate::features) fn on_tick(engine: &mut Engine) {
-    engine.features.records.on_tick(engine.cx.now_us());
+    let Stations { cx, features, .. } = engine.stations();
+    features.records.on_tick(cx.now_us());
 }
 
 /// The answer to a question about records.
 pub(in crate::features) fn report(engine: &Engine, wanted: Wanted) -> Report {
-    let records = &engine.features.records;
+    let records = &engine.features().records;
     match wanted {
         Wanted::Slow { max } => {
             let (slow, left_out) = records.slow(max);
@@ -64,7 +68,7 @@ pub(in crate::features) fn on_sampled(
     key: ClientRequestKey,
     of: &ClientAnswer<'_>,
 ) {
-    let Some(request) = engine.requests.clients.get(key) else {
+    let Some(request) = engine.requests().clients.get(key) else {
         return;
     };
     let (query, timing) = (request.asked(), request.timing());
@@ -78,12 +82,12 @@ pub(in crate::features) fn on_sampled(
     let Some(digest) = query.digest(code) else {
         return;
     };
-    let cost_key = key_of(engine, query, &digest);
-    if !engine.features.records.knows(cost_key) {
+    let cost_key = key_of(engine.links(), query, &digest);
+    if !engine.features().records.knows(cost_key) {
         let asked = described(engine, query, Some(&digest), None);
-        engine.features.records.learn(cost_key, asked);
+        engine.features_mut().records.learn(cost_key, asked);
     }
-    engine.features.records.note_cost(cost_key, &cost);
+    engine.features_mut().records.note_cost(cost_key, &cost);
 }
 
 /// Looks at a request that ends.
@@ -93,7 +97,7 @@ pub(in crate::features) fn on_client_answered(
     key: ClientRequestKey,
     of: &ClientAnswer<'_>,
 ) {
-    let records = &mut engine.features.records;
+    let records = &mut engine.features_mut().records;
     let looked = records.traces.look(of.header_flags);
     let is_error = of.answer.opcode == Opcode::Error;
     if is_error || records.is_slow(of.class, of.us) || looked != Looked::No {
@@ -108,30 +112,43 @@ fn record(engine: &mut Engine, key: ClientRequestKey, of: &ClientAnswer<'_>, loo
         client, us, answer, ..
     } = *of;
     let error = error_in(&answer);
-    let Some(request) = engine.requests.clients.get(key) else {
+    let Stations {
+        cx,
+        features,
+        requests,
+        links,
+        ..
+    } = engine.stations();
+    let records = &mut features.records;
+    let Some(request) = requests.clients.get(key) else {
         return;
     };
     let (query, code) = (request.asked(), error.as_ref().map(|error| error.code));
     let class = query.class;
-    let is_slow = engine.features.records.is_slow(class, us);
-    let is_shown = is_slow && engine.features.records.takes_slow(class);
-    let traces = &mut engine.features.records.traces;
-    let traced = traces.wants(looked, is_slow, query.header_flags, &query.body);
+    let is_slow = records.is_slow(class, us);
+    let is_shown = is_slow && records.takes_slow(class);
+    let traced = records
+        .traces
+        .wants(looked, is_slow, query.header_flags, &query.body);
     if traced == Err(true) {
-        add(&engine.cx.shared.stats.global.traces_dropped, 1);
+        add(&cx.shared.stats.global.traces_dropped, 1);
     }
     if code.is_none() && !is_shown && traced.is_err() {
         return;
     }
     let digest = query.digest(code);
     let cost_key = digest.as_ref().filter(|_| code.is_some());
-    let cost_key = cost_key.map(|digest| key_of(engine, query, digest));
+    let cost_key = cost_key.map(|digest| key_of(links, query, digest));
     // Of a flood, most are only counted.
-    let is_error = code.is_some_and(|code| engine.features.records.takes_error(code));
-    let is_counted = cost_key.is_some_and(|key| engine.features.records.takes_cost_error(key));
+    let is_error = code.is_some_and(|code| records.takes_error(code));
+    let is_counted = cost_key.is_some_and(|key| records.takes_cost_error(key));
     if !is_shown && !is_error && !is_counted && traced.is_err() {
         return;
     }
+    let Some(request) = engine.requests().clients.get(key) else {
+        return;
+    };
+    let query = request.asked();
     let timing = timing_of(engine, request);
     let asked = described(engine, query, digest.as_ref(), Some(client.session));
     let slow = (is_shown || traced.is_ok())
@@ -142,15 +159,15 @@ fn record(engine: &mut Engine, key: ClientRequestKey, of: &ClientAnswer<'_>, loo
             client,
             ..asked.clone()
         };
-        engine.features.records.learn(key, of_anyone);
-        engine.features.records.note_cost_error(key);
+        engine.features_mut().records.learn(key, of_anyone);
+        engine.features_mut().records.note_cost_error(key);
     }
     if let Some(slow) = slow {
         if let Ok(parent) = traced {
             hand_out(engine, key, client, slow.clone(), is_slow, parent);
         }
         if is_shown {
-            engine.features.records.note_slow(slow);
+            engine.features_mut().records.note_slow(slow);
         }
     }
     if let Some(error) = error.filter(|_| is_error) {
@@ -169,7 +186,7 @@ fn ended(
 ) -> SlowRequest {
     let query = request.asked();
     SlowRequest {
-        at: engine.cx.since_1970(),
+        at: engine.cx().since_1970(),
         asked,
         class: query.class,
         consistency: query.consistency,
@@ -199,7 +216,7 @@ pub(in crate::features) fn on_refused(
     code: i32,
     message: &str,
 ) {
-    if !engine.features.records.takes_error(code) {
+    if !engine.features_mut().records.takes_error(code) {
         return;
     }
     let named = own_keyspace(arrival.opcode, arrival.version, arrival.content);
@@ -208,7 +225,7 @@ pub(in crate::features) fn on_refused(
         statement: statement.map(|statement| statement.digest().text.clone()),
         keyspace: keyspace.map(Into::into),
         role: role_of(engine, arrival.pool),
-        client: engine.clients.peer_of(arrival.session),
+        client: engine.clients().peer_of(arrival.session),
         opcode: arrival.opcode,
     };
     let error = ErrorBody {
@@ -225,9 +242,10 @@ fn record_error(
     asked: Described,
     node: Option<NodeIndex>,
 ) {
-    let may_quote = engine.cx.shared.config.admin.show_keys;
-    engine.features.records.note_error(ErrorRecord {
-        at: engine.cx.since_1970(),
+    let Stations { cx, features, .. } = engine.stations();
+    let may_quote = cx.shared.config.admin.show_keys;
+    features.records.note_error(ErrorRecord {
+        at: cx.since_1970(),
         asked,
         code: error.code,
         message: shown_message(error, may_quote),
@@ -238,8 +256,8 @@ fn record_error(
 /// Where a request's time has gone, with what is still at nodes or waits for them.
 fn timing_of(engine: &Engine, request: &ClientRequest) -> Timing {
     let mut timing = *request.timing();
-    for open in engine.requests.open_of(request) {
-        timing.note_open(open, engine.cx.now, engine.cx.now_us());
+    for open in engine.requests().open_of(request) {
+        timing.note_open(open, engine.now(), engine.cx().now_us());
     }
     timing
 }
@@ -254,21 +272,21 @@ fn described(
         statement: digest.map(|digest| digest.text.clone()),
         keyspace: query.keyspace_in_force().map(Into::into),
         role: role_of(engine, query.pool),
-        client: client.and_then(|client| engine.clients.peer_of(client)),
+        client: client.and_then(|client| engine.clients().peer_of(client)),
         opcode: query.opcode,
     }
 }
 
 fn role_of(engine: &Engine, pool: PoolKey) -> Option<Arc<str>> {
-    engine.links.identity_of(pool)?.role().cloned()
+    engine.links().identity_of(pool)?.role().cloned()
 }
 
 /// The key of a statement's costs: the same on all workers.
-fn key_of(engine: &Engine, query: &Query, digest: &Digest) -> (u64, u32) {
+fn key_of(links: &Links, query: &Query, digest: &Digest) -> (u64, u32) {
     let mut hasher = FxHasher::default();
     digest.number.hash(&mut hasher);
     query.keyspace_in_force().hash(&mut hasher);
-    (hasher.finish(), engine.links.role_number(query.pool))
+    (hasher.finish(), links.role_number(query.pool))
 }
 
 /// The error that an answer is.

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::exec::attempt_end::AttemptEnd;
 use crate::features;
@@ -11,6 +10,8 @@ use crate::features::records::slow::SlowRequest;
 use crate::features::records::traces::{RequestTrace, TraceParent};
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::output::Output;
+use crate::pipeline::engine::Engine;
+use crate::pipeline::engine::lent::Stations;
 use crate::pipeline::node_request::{NodeRequest, Stage};
 use crate::pipeline::query::Query;
 use crate::pipeline::request::{Caller, ClientRequest};
@@ -32,20 +33,21 @@ pub(in crate::features) fn on_attempt(
     at_node_us: u64,
     end: AttemptEnd,
 ) {
-    if engine.features.records.traces.is_on() {
+    if engine.features().records.traces.is_on() {
         note(engine, key, at_node_us, end);
     }
 }
 
 #[cold]
 fn note(engine: &mut Engine, key: NodeRequestKey, at_node_us: u64, end: AttemptEnd) {
-    let Some(request) = engine.requests.nodes.get_mut(key) else {
+    let Stations { cx, requests, .. } = engine.stations();
+    let Some(request) = requests.nodes.get_mut(key) else {
         return;
     };
     let Some(client) = request.client() else {
         return;
     };
-    let Some(client) = engine.requests.clients.get_mut(client) else {
+    let Some(client) = requests.clients.get_mut(client) else {
         return;
     };
     // The next attempt's wait is another.
@@ -57,7 +59,7 @@ fn note(engine: &mut Engine, key: NodeRequestKey, at_node_us: u64, end: AttemptE
         node: request.node(),
         queued_us,
         at_node_us: at_node_us as u32,
-        ended: engine.cx.now,
+        ended: cx.now,
         end,
     });
 }
@@ -71,7 +73,7 @@ pub(super) fn hand_out(
     is_slow: bool,
     parent: Option<TraceParent>,
 ) {
-    let Some(request) = engine.requests.clients.get(key) else {
+    let Some(request) = engine.requests().clients.get(key) else {
         return;
     };
     let query = request.asked();
@@ -95,12 +97,12 @@ pub(super) fn hand_out(
         attempts_left_out,
     };
     let trace = features::Output::Traced(Box::new(trace));
-    engine.cx.ask(Output::Feature(trace));
+    engine.cx_mut().ask(Output::Feature(trace));
 }
 
 fn since_1970_of(engine: &Engine, at: Instant) -> Duration {
-    let ago = engine.cx.now.saturating_duration_since(at);
-    engine.cx.since_1970().saturating_sub(ago)
+    let ago = engine.now().saturating_duration_since(at);
+    engine.cx().since_1970().saturating_sub(ago)
 }
 
 /// Those of a request that ends now, as one sees them that has come at this time.
@@ -148,7 +150,7 @@ fn attempt(engine: &Engine, of: &Noted, began: Instant) -> Attempt {
 
 /// Attempts that still wait for nodes or are at them, and will be nobody's.
 fn open_attempts(engine: &Engine, request: &ClientRequest) -> Vec<Noted> {
-    let open = engine.requests.open_of(request);
+    let open = engine.requests().open_of(request);
     open.filter_map(|of| open_attempt(engine, of)).collect()
 }
 
@@ -157,13 +159,13 @@ fn open_attempt(engine: &Engine, request: &NodeRequest) -> Option<Noted> {
         node: None,
         queued_us: request.queued_us(),
         at_node_us: 0,
-        ended: engine.cx.now,
+        ended: engine.now(),
         end: AttemptEnd::NotSent,
     };
     match request.stage() {
         Stage::InFlight(_, flight) => {
             let us = engine
-                .cx
+                .cx()
                 .now
                 .saturating_duration_since(flight.sent)
                 .as_micros();
@@ -172,7 +174,7 @@ fn open_attempt(engine: &Engine, request: &NodeRequest) -> Option<Noted> {
             open.end = AttemptEnd::GivenUp;
         }
         Stage::Queued(waiting) => {
-            let us = engine.cx.now_us().saturating_sub(waiting.since_us);
+            let us = engine.cx().now_us().saturating_sub(waiting.since_us);
             open.queued_us = open.queued_us.saturating_add(us as u32);
         }
         Stage::Unplaced | Stage::Admitted(_) => return None,
@@ -201,7 +203,7 @@ fn last_attempt(
         node: is_sent.then_some(timing.last).flatten(),
         queued_us,
         at_node_us,
-        ended: engine.cx.now,
+        ended: engine.now(),
         end: match is_sent {
             true => AttemptEnd::Answered,
             false => AttemptEnd::NotSent,

@@ -8,13 +8,14 @@ use helenus_cql::Kind;
 use helenus_wire::{BatchView, Consistency, ExecuteView, Opcode, QueryView, Version, code, write};
 
 use crate::config::rules::classes::Classes;
-use crate::engine::Engine;
 use crate::features::rules::gate::{Admitted, Nature, Part};
 use crate::features::rules::seen::Seen;
 use crate::features::rules::{Asked, OfClient, Refused, Role, Who};
 use crate::features::{Arrived, Slot, Verdict};
 use crate::keys::ClientRequestKey;
 use crate::pipeline::arrival::Arrival;
+use crate::pipeline::engine::Engine;
+use crate::pipeline::engine::lent::Stations;
 use crate::statement::analysis::Analysis;
 use crate::statement::children::Child;
 use crate::statement::prepared::Statement;
@@ -32,12 +33,14 @@ enum RuleViolation {
 
 /// Puts the rules of the newest settings in force, even if this worker is told of these later.
 pub(in crate::features) fn on_settings(engine: &mut Engine) {
-    let rules = engine.cx.shared.features.rules.list();
-    engine.features.rules.adopt(rules, &engine.cx.snapshot);
+    let Stations { cx, features, .. } = engine.stations();
+    let rules = cx.shared.features.rules.list();
+    features.rules.adopt(rules, &cx.snapshot);
 }
 
 pub(in crate::features) fn on_snapshot(engine: &mut Engine) {
-    engine.features.rules.adopt_snapshot(&engine.cx.snapshot);
+    let Stations { cx, features, .. } = engine.stations();
+    features.rules.adopt_snapshot(&cx.snapshot);
 }
 
 /// Asks the rules that a request matches.
@@ -47,7 +50,7 @@ pub(in crate::features) fn on_request(
     request: &Arrived<'_>,
     slot: &mut Slot,
 ) -> Verdict {
-    if engine.features.rules.is_empty() || request.arrival.opcode == Opcode::Prepare {
+    if engine.features().rules.is_empty() || request.arrival.opcode == Opcode::Prepare {
         return Verdict::GoOn;
     }
     check_rules(engine, request, slot)
@@ -86,7 +89,7 @@ pub(in crate::features) fn on_follower(
     let held = slot.rare_mut().map(|rare| std::mem::take(&mut rare.rules));
     let permits = held.map(|held| held.of_follower());
     if let Some(permits) = permits.filter(|permits| !permits.is_empty())
-        && let Some(request) = engine.requests.clients.get_mut(key)
+        && let Some(request) = engine.requests_mut().clients.get_mut(key)
     {
         request.features.keep().rules.0.extend(permits);
     }
@@ -94,7 +97,7 @@ pub(in crate::features) fn on_follower(
 
 /// Places that are held.
 pub(in crate::features) fn leak_check(engine: &Engine, found: &mut Vec<String>) {
-    for rule in engine.cx.shared.features.rules.list() {
+    for rule in engine.cx().shared.features.rules.list() {
         let (name, places) = (&rule.settings.name, rule.in_flight());
         if places != 0 {
             found.push(format!("{places} places of rule {name}"));
@@ -124,7 +127,7 @@ fn ask_rules(
         return ask_rules_of_several(engine, arrival, analysis, statement, of_client);
     }
     let Some(statement) = statement else {
-        if let Some(rule) = engine.features.rules.needs_to_know(of_client) {
+        if let Some(rule) = engine.features().rules.needs_to_know(of_client) {
             let view = ExecuteView::parse(arrival.content, arrival.version);
             return Err(Box::new(RuleViolation::NotKnown {
                 id: view.map_or(&[][..], |view| view.id).into(),
@@ -134,9 +137,9 @@ fn ask_rules(
         return ask_rules_of(engine, arrival, analysis, of_client, &[Part::unknown()]);
     };
     let seen = Seen {
-        snapshot: &engine.cx.snapshot,
+        snapshot: &engine.cx().snapshot,
         opcode: arrival.opcode,
-        with_classes: engine.features.rules.names_classes(of_client.may),
+        with_classes: engine.features().rules.names_classes(of_client.may),
     };
     let prepared = analysis.prepared.as_deref();
     let place = analysis.place.as_ref();
@@ -154,28 +157,24 @@ fn ask_rules_of_several(
     statement: Option<&Statement>,
     of_client: OfClient,
 ) -> Result<Admitted, Box<RuleViolation>> {
-    let with_tokens = engine.features.rules.names_partitions(of_client.may);
-    let cx = &engine.cx;
+    let with_tokens = engine.features().rules.names_partitions(of_client.may);
+    let Stations { cx, statements, .. } = engine.stations();
     let (opcode, content, version) = (arrival.opcode, arrival.content, arrival.version);
     let (children, tokens) = match statement {
         Some(of) if with_tokens => {
-            let tokens = engine
-                .statements
-                .inner_tokens(cx, opcode, content, version, analysis, of);
+            let tokens = statements.inner_tokens(cx, opcode, content, version, analysis, of);
             (Vec::new(), tokens)
         }
         Some(_) => (Vec::new(), Vec::new()),
         None => {
-            let children = engine
-                .statements
-                .children(cx, content, version, analysis, with_tokens);
+            let children = statements.children(cx, content, version, analysis, with_tokens);
             (children, Vec::new())
         }
     };
     let seen = Seen {
-        snapshot: &engine.cx.snapshot,
+        snapshot: &engine.cx().snapshot,
         opcode: arrival.opcode,
-        with_classes: engine.features.rules.names_classes(of_client.may),
+        with_classes: engine.features().rules.names_classes(of_client.may),
     };
     let mut parts = Vec::new();
     if let Some(statement) = statement {
@@ -184,7 +183,7 @@ fn ask_rules_of_several(
     for child in &children {
         match child {
             Child::Unknown(id) => {
-                if let Some(rule) = engine.features.rules.needs_to_know(of_client) {
+                if let Some(rule) = engine.features().rules.needs_to_know(of_client) {
                     return Err(Box::new(RuleViolation::NotKnown {
                         id: id.clone(),
                         text: rule.cannot_tell(),
@@ -229,7 +228,7 @@ fn ask_rules_of(
     of_client: OfClient,
     parts: &[Part<'_>],
 ) -> Result<Admitted, Box<RuleViolation>> {
-    let fitting = engine.features.rules.fitting(of_client, parts);
+    let fitting = engine.features().rules.fitting(of_client, parts);
     if fitting == 0 {
         return Ok(Admitted::default());
     }
@@ -241,21 +240,21 @@ fn ask_rules_of(
         is_about_rows: parts.iter().all(Part::is_about_rows),
         bytes: arrival.body.len(),
     };
-    let admitted = engine.features.rules.admit(engine.cx.now, fitting, asked);
+    let admitted = engine.features().rules.admit(engine.now(), fitting, asked);
     admitted.map_err(|why| Box::new(RuleViolation::Refused(why)))
 }
 
 /// The rules that may be about what a client asks: found once for each client.
 fn rules_of_client(engine: &mut Engine, arrival: &Arrival<'_>) -> OfClient {
-    let generation = engine.features.rules.generation();
-    if let Some(of) = engine.clients.features_of(arrival.session)
+    let generation = engine.features().rules.generation();
+    if let Some(of) = engine.stations().clients.features_of(arrival.session)
         && of.rules.0 == generation
     {
         return of.rules.1;
     }
-    let peer = engine.clients.peer_of(arrival.session);
-    let kind = engine.clients.kind_of(arrival.session);
-    let identity = engine.links.identity_of(arrival.pool);
+    let peer = engine.clients().peer_of(arrival.session);
+    let kind = engine.clients().kind_of(arrival.session);
+    let identity = engine.links().identity_of(arrival.pool);
     let role = match identity.map(|identity| (identity.role(), identity.is_anonymous())) {
         Some((Some(role), _)) => Role::Named(role),
         Some((None, true)) => Role::Nobody,
@@ -267,8 +266,8 @@ fn rules_of_client(engine: &mut Engine, arrival: &Arrival<'_>) -> OfClient {
         application: &kind.application,
         driver: &kind.driver,
     });
-    let rules = engine.features.rules.of_client(who.as_ref());
-    if let Some(of) = engine.clients.features_of(arrival.session) {
+    let rules = engine.features().rules.of_client(who.as_ref());
+    if let Some(of) = engine.stations().clients.features_of(arrival.session) {
         of.rules = (generation, rules);
     }
     rules
@@ -282,7 +281,7 @@ fn refuse(
     statement: Option<&Statement>,
     why: &RuleViolation,
 ) {
-    let global = &engine.cx.shared.stats.global;
+    let global = &engine.cx().shared.stats.global;
     let mut fields = Vec::new();
     let (code, text) = match why {
         RuleViolation::Refused(why) => {

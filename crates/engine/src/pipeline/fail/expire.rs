@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use helenus_policy::ring::NodeIndex;
 
-use crate::engine::Engine;
 use crate::exec::attempt_end::AttemptEnd;
 use crate::exec::outcome::Step;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::pipeline::engine::Engine;
 use crate::pipeline::fail::timed_out::timed_out;
 use crate::snapshot::timeouts::Timed;
 use crate::stats::add;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::Class;
 
-use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
+use crate::pipeline::engine::Engine;
 use crate::pipeline::node_request::{Flight, Landed, NodeRequest};
 use crate::pipeline::query::Query;
 use crate::scheduler::Admission;

@@ -2,9 +2,9 @@
 
 use helenus_wire::code;
 
-use crate::engine::Engine;
 use crate::features;
 use crate::pipeline::arrival::Arrival;
+use crate::pipeline::engine::Engine;
 use crate::statement::prepared::Statement;
 use crate::statement::unread::Unread;
 use crate::stats::add;

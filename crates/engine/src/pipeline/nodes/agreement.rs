@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use helenus_policy::ring::NodeIndex;
 
-use crate::engine::Engine;
 use crate::exec::scan::warnings::with_warning;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::output::{Agreement, HeldAnswer, Output};
+use crate::pipeline::engine::Engine;
 use crate::pipeline::finish::Reply;
 use crate::pipeline::node_request::NodeRequest;
 use crate::snapshot::Node;

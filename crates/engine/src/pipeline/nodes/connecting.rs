@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
 
-use crate::engine::Engine;
 use crate::features;
 use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
 use crate::output::{Dialed, NotDialed};
+use crate::pipeline::engine::Engine;
 use crate::pipeline::node_request::Target;
 use crate::upstream::connect::connection::{Opening, Purpose};
 use crate::upstream::connect::greeting::Milestone;

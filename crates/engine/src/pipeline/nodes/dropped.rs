@@ -10,7 +10,7 @@
 
 use helenus_wire::{ErrorBody, Header, Opcode, code};
 
-use crate::engine::Engine;
+use crate::pipeline::engine::Engine;
 use crate::pipeline::nodes::stream_zero::TEXT;
 use crate::pipeline::query::Query;
 

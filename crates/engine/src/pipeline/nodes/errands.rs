@@ -3,8 +3,8 @@
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, Opcode, Version};
 
-use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
+use crate::pipeline::engine::Engine;
 use crate::pipeline::node_request::Owner;
 use crate::pipeline::nodes::errand::Errand;
 

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use helenus_wire::{Encoder, Flow};
 
-use crate::engine::Engine;
 use crate::keys::{LinkKey, SessionKey};
 use crate::output::{LinkEnd, Sent};
+use crate::pipeline::engine::Engine;
 
 impl Engine {
     /// Bytes have come from a node.

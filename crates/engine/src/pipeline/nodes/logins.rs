@@ -7,8 +7,8 @@ use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::{Elsewhere, Preference, RouteInput, plan};
 
 use crate::backlog::Work;
-use crate::engine::Engine;
 use crate::keys::SessionKey;
+use crate::pipeline::engine::Engine;
 use crate::session::login::LoginStep;
 use crate::session::login::attempt::{Login, Met, Outcome};
 use crate::session::login::queue::{Admission, Applicant, LoginLimits, Notice};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
-use crate::engine::Engine;
 use crate::features;
 use crate::keys::{NodeRequestKey, PoolKey};
+use crate::pipeline::engine::Engine;
 use crate::pipeline::node_request::{Form, NodeRequest, Owner, Prediction, Target};
 use crate::pipeline::nodes::errand::{Errand, Lesson};
 use crate::pipeline::nodes::errands::{ErrandAnswer, Run};

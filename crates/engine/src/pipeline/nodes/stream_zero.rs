@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use helenus_wire::{ErrorBody, Header, Opcode, code};
 
-use crate::engine::Engine;
 use crate::keys::LinkKey;
+use crate::pipeline::engine::Engine;
 
 /// The message of each of them.
 pub(crate) const TEXT: &str = "Query timed out before it could start";

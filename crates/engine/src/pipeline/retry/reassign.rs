@@ -12,8 +12,8 @@ use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Plan;
 use helenus_policy::schedule::Class;
 
-use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
+use crate::pipeline::engine::Engine;
 use crate::pipeline::node_request::{NodeRequest, Stage, Target};
 use crate::pipeline::queue::job;
 use crate::scheduler::Waiting;

@@ -3,9 +3,9 @@
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::code;
 
-use crate::engine::Engine;
 use crate::exec::attempt_end::AttemptEnd;
 use crate::keys::{LinkKey, NodeRequestKey};
+use crate::pipeline::engine::Engine;
 use crate::pipeline::node_request::Owner;
 use crate::pipeline::retry::resendable::Loss;
 use crate::stats::add;

@@ -14,9 +14,9 @@
 
 use helenus_wire::{Consistency, Reader};
 
-use crate::engine::Engine;
 use crate::features;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::pipeline::engine::Engine;
 use crate::pipeline::node_request::Target;
 use crate::pipeline::retry::resendable::Loss;
 use crate::stats::add;

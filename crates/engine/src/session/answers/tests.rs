@@ -146,7 +146,7 @@ fn a_write_that_was_carried_out_is_answered_so_however_full_the_memory_is() {
     ask(&mut bench, client, 7, WRITE);
     let (_, write, _) = bench.one_at_node();
     share(&mut bench, &[client], 1_000, 30_000);
-    assert!(bench.engine.cx.memory.is_full(10_000));
+    assert!(bench.engine.cx().memory.is_full(10_000));
     bench.say(Opcode::Result, write, &1_i32.to_be_bytes());
     let answers = bench.answers();
     let void = (Opcode::Result, 7, 1_i32.to_be_bytes().to_vec());
@@ -223,7 +223,7 @@ fn a_client_that_reads_is_cut_if_too_much_is_due_to_it_while_the_memory_is_full(
             bench.say(Opcode::Result, at_node, &page(MIB));
         }
     }
-    assert!(bench.engine.cx.memory.is_full(MIB));
+    assert!(bench.engine.cx().memory.is_full(MIB));
     for client in [greedy, modest] {
         read_some(&mut bench, client);
     }

@@ -38,7 +38,7 @@ fn end(bench: &mut Bench) -> Vec<Captured> {
         bench.now,
         WorkerMessage::Feature(features::Message::Capture(None)),
     );
-    assert!(bench.engine.cx.features.capture.is_none());
+    assert!(bench.engine.cx().features.capture.is_none());
     captured(bench)
 }
 
@@ -208,7 +208,7 @@ fn answers_are_measured_without_warnings_and_as_the_client_wants_them() {
         };
         let body = body.execute(bench.versions.0, b"id");
         bench.ask(Opcode::Execute, 3, &body);
-        let (cx, session) = (&mut bench.engine.cx, bench.client);
+        let (cx, session) = (bench.engine.cx_mut(), bench.client);
         let mut warned = vec![0, 1];
         write::string(&mut warned, "too many tombstones");
         warned.extend([0; 77]);
@@ -423,7 +423,7 @@ fn a_capture_ends_by_itself_and_takes_only_its_share_of_connections() {
     };
     begin(&mut bench, wanted.clone());
     bench.wait(Duration::from_secs(2));
-    assert!(bench.engine.cx.features.capture.is_none());
+    assert!(bench.engine.cx().features.capture.is_none());
     captured(&mut bench);
     // One connection is either chosen or not, by the salt.
     let mut chosen = 0;

@@ -7,13 +7,13 @@ use helenus_wire::{BatchChild, BatchStatement, BatchView, Opcode, ValueRef, Valu
 
 use super::stored::{NOT_READABLE, Stored, known_of};
 use super::values::{made_values, referred};
-use crate::engine::Engine;
 use crate::features::encodings::plan::Plan;
 use crate::features::encodings::refusals::{
     ENCODED, changes_catalogue, opaque_refused, unprepared,
 };
 use crate::features::encodings::{EncodedTable, Encodings, plan_of};
 use crate::pipeline::arrival::Arrival;
+use crate::pipeline::engine::Engine;
 use crate::rewrite::catalogue::CATALOGUE_REFUSED;
 use crate::rewrite::in_order::in_order;
 use crate::rewrite::refusal::Refusal;
@@ -74,11 +74,11 @@ fn stored_child(
 ) -> Result<Child, Refusal> {
     let (statement, prepared, values) = match child {
         BatchChild::Text(text, values) => {
-            let statement = engine.statements.of_text(analysis.keyspace, text);
+            let statement = engine.statements_mut().of_text(analysis.keyspace, text);
             (statement, None, values)
         }
         BatchChild::Prepared(id, values) => {
-            let prepared = engine.statements.prepared(&engine.cx.shared, id);
+            let prepared = engine.prepared(id);
             let prepared = prepared.ok_or_else(|| unprepared(id))?;
             (prepared.statement.clone(), Some(prepared), values)
         }
@@ -103,7 +103,7 @@ fn stored_child(
     let Some(table) = table else {
         return Ok(Child::default());
     };
-    let planned = plan_of(&statement, table, &mut engine.features.encodings);
+    let planned = plan_of(&statement, table, &mut engine.features_mut().encodings);
     let changed = match &*planned.plan {
         Plan::Refused(why) => return Err(Refusal::invalid(&**why)),
         Plan::PassThrough | Plan::All => {
@@ -116,7 +116,7 @@ fn stored_child(
     };
     let values = in_order(values, &statement.facts, None);
     let values = values.map_err(|why| Refusal::invalid(why.text(ENCODED)))?;
-    let made = made_values(&mut engine.features.encodings, changed, &values)?;
+    let made = made_values(&mut engine.features_mut().encodings, changed, &values)?;
     let values = referred(changed, &values, &made, arrival.version);
     let known = match prepared {
         Some(_) => known_of(engine, arrival.pool, changed),

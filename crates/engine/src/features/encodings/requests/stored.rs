@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use helenus_wire::Opcode;
 
-use crate::engine::Engine;
 use crate::features::encodings::plan::Changed;
 use crate::features::encodings::shown::{OnEncoded, Shown};
 use crate::features::encodings::{EncodedTable, Encodings};
 use crate::keys::PoolKey;
+use crate::pipeline::engine::Engine;
 use crate::statement::prepared::{InRange, Prepared, Statement};
 
 pub(super) const NOT_READABLE: &str = "the request cannot be understood";
@@ -76,11 +76,11 @@ pub(super) fn known_of(
     if known.is_none() {
         engine.prepare_made(pool, std::iter::once(statement));
     }
-    let known = engine.cx.shared.newest(known?);
-    let prepared = engine.statements.prepared(&engine.cx.shared, &known.id);
+    let known = engine.cx().shared.newest(known?);
+    let prepared = engine.prepared(&known.id);
     if prepared.is_none() {
         // Others have taken its place; a node that forgets it, too, is to be taught it again.
-        engine.statements.recall(&engine.cx.shared, &known);
+        engine.remember_prepared(&known);
     }
     Some(known)
 }

@@ -3,6 +3,7 @@
 use helenus_wire::{Compression, Opcode, Version, write};
 
 use super::{Client, SECOND, adopt, begin, bench, next, pass, timetable};
+use crate::features::handover::{end_passing, is_passing, keep_client};
 use crate::output::Output;
 use crate::session::connection::Next;
 use crate::shared::{EventKind, WorkerMessage};
@@ -51,9 +52,9 @@ fn who_is_not_taken_over_is_served_again_and_hears_what_it_has_missed() {
             .count()
     };
     outputs(&mut from);
-    from.engine.end_passing(from.now);
+    end_passing(&mut from.engine, from.now);
     assert!(outputs(&mut from) > 0, "its connection is looked at again");
-    assert!(!from.engine.is_passing());
+    assert!(!is_passing(&from.engine));
     assert_eq!(client.next(&mut from), Some(Next::Read { leaving: false }));
     let events = client.read(&mut from);
     assert_eq!(events.len(), 1);
@@ -134,6 +135,6 @@ fn who_comes_back_hears_only_what_it_has_missed() {
     from.now += SECOND / 10;
     begin(&mut from, &client);
     let _passed = next(&mut from).expect("it is quiet");
-    from.engine.keep_client(from.now, client.key);
+    keep_client(&mut from.engine, from.now, client.key);
     assert_eq!(client.read(&mut from), [], "it has had that before");
 }

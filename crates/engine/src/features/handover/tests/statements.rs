@@ -4,6 +4,7 @@ use helenus_wire::{Compression, Opcode, Version};
 
 use super::{COLUMNS, Client, adopt, begin, bench, next};
 use crate::config::Config;
+use crate::features::handover::keep_client;
 use crate::output::Output;
 use crate::session::login::credentials::Credentials;
 use crate::statement::prepared::PassedStatement;
@@ -26,10 +27,8 @@ fn prepared_statements_are_known_to_the_other_as_they_were() {
     }
     for statement in from.common.statements_to_pass() {
         let id = statement.id().to_vec();
-        let (cx, of) = (&from.engine.cx, &mut from.engine.statements);
-        let here = of.prepared(&cx.shared, &id).expect("known");
-        let (cx, of) = (&to.engine.cx, &mut to.engine.statements);
-        let there = of.prepared(&cx.shared, &id).expect("known");
+        let here = from.engine.prepared(&id).expect("known");
+        let there = to.engine.prepared(&id).expect("known");
         // Its counters and what it has learned do not move.
         let shown = |of: &dyn std::fmt::Debug| {
             let text = format!("{of:?}");
@@ -66,12 +65,8 @@ fn prepared_statements_are_known_to_the_other_as_they_were() {
 fn knows_other_columns_than_some_clients(from: &Bench, to: &mut Bench) {
     let same = from.common.statements_to_pass();
     same.for_each(|statement| to.common.adopt_statement(statement));
-    let may_have_changed = |to: &mut Bench, id: &[u8]| {
-        let (cx, of) = (&to.engine.cx, &mut to.engine.statements);
-        of.prepared(&cx.shared, id)
-            .expect("known")
-            .may_have_changed()
-    };
+    let may_have_changed =
+        |to: &mut Bench, id: &[u8]| to.engine.prepared(id).expect("known").may_have_changed();
     assert!(!may_have_changed(to, &[8; 16]), "nothing is new");
     let mut other = bench(Version::V5);
     let named = "SELECT total FROM app.orders WHERE customer = 5 AND day = ?";
@@ -115,7 +110,7 @@ fn bytes_are_written_as_they_are() {
     let sent = &query[9..query.len() - 1];
     assert!(written.windows(sent.len()).any(|of| of == sent));
     let passed = rmp_serde::from_slice(&written).expect("read");
-    from.engine.keep_client(from.now, client.key);
+    keep_client(&mut from.engine, from.now, client.key);
     let mut to = bench(Version::V4);
     to.now = from.now;
     client.key = adopt(&mut to, passed).expect("taken over");

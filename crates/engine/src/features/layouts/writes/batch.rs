@@ -5,7 +5,6 @@ use std::sync::Arc;
 use helenus_cql::Kind;
 use helenus_wire::{BatchChild, BatchStatement, BatchView};
 
-use crate::engine::Engine;
 use crate::features::layouts::derived::Partitions;
 use crate::features::layouts::on_layouts::LayoutWrite;
 use crate::features::layouts::plan::LayoutPlan;
@@ -16,6 +15,8 @@ use crate::features::layouts::writes::{
     NOT_READABLE, Writes, copies_of, is_compared, is_known, unordered,
 };
 use crate::pipeline::arrival::Arrival;
+use crate::pipeline::engine::Engine;
+use crate::pipeline::engine::lent::Stations;
 use crate::rewrite::fencing::table_of;
 use crate::rewrite::in_order::in_order;
 use crate::rewrite::refusal::Refusal;
@@ -32,7 +33,7 @@ pub(crate) fn batch_of_layouts(
     let timed = Timed::of(
         engine,
         arrival,
-        engine.cx.snapshot.features().layouts.has_derived(),
+        engine.cx().snapshot.features().layouts.has_derived(),
     );
     let arrival = &timed.arrival(arrival);
     let view = BatchView::parse(arrival.content, arrival.version);
@@ -90,9 +91,8 @@ fn partitions_of_batch(
     planned: &[PlannedChild],
 ) -> Partitions {
     let (content, version) = (arrival.content, arrival.version);
-    let children = engine
-        .statements
-        .children(&engine.cx, content, version, analysis, true);
+    let Stations { cx, statements, .. } = engine.stations();
+    let children = statements.children(cx, content, version, analysis, true);
     let token = |child: Child| match child {
         Child::Text(_, token) | Child::Prepared(_, token) => token,
         Child::Unknown(_) => None,
@@ -113,14 +113,14 @@ fn children(
     view: &BatchView<'_>,
     keyspace: Option<&str>,
 ) -> Result<(Vec<PlannedChild>, bool), Refusal> {
-    let layouts = engine.cx.snapshot.features().layouts.clone();
+    let layouts = engine.cx().snapshot.features().layouts.clone();
     let mut children = Vec::with_capacity(view.children.len());
     let (mut first, mut is_in_one_keyspace) = (None::<String>, true);
     for child in &view.children {
         let (statement, prepared) = match child {
-            BatchChild::Text(text, _) => (engine.statements.of_text(keyspace, text), None),
+            BatchChild::Text(text, _) => (engine.statements_mut().of_text(keyspace, text), None),
             BatchChild::Prepared(id, _) => {
-                let prepared = engine.statements.prepared(&engine.cx.shared, id);
+                let prepared = engine.prepared(id);
                 let prepared = prepared.ok_or_else(|| unprepared(id))?;
                 (prepared.statement.clone(), Some(prepared))
             }

@@ -8,7 +8,6 @@ use helenus_cql::{Facts, Kind};
 use helenus_layout::plan::{self, Copy, LogicalTable};
 use helenus_wire::{Opcode, Options, ValueRef, write};
 
-use crate::engine::Engine;
 use crate::features::layouts::derived::{Partitions, Parts, batch_timestamp};
 use crate::features::layouts::fan_out_write::bytes_of;
 use crate::features::layouts::on_layouts::{Instead, LayoutWrite};
@@ -19,6 +18,8 @@ use crate::features::layouts::writes::{
     unordered,
 };
 use crate::pipeline::arrival::Arrival;
+use crate::pipeline::engine::Engine;
+use crate::pipeline::engine::lent::Stations;
 use crate::rewrite::fencing::named_table;
 use crate::rewrite::in_order::{Unordered, in_order};
 use crate::rewrite::refusal::Refusal;
@@ -35,7 +36,7 @@ pub(crate) fn text_batch_of_layouts(
     analysis: &Analysis<'_>,
     statement: &Statement,
 ) -> Result<Option<LayoutWrite>, Refusal> {
-    let layouts = engine.cx.snapshot.features().layouts.clone();
+    let layouts = engine.cx().snapshot.features().layouts.clone();
     let in_force = analysis.in_force();
     let facts = &statement.facts;
     let mut tables = Vec::with_capacity(facts.inner.len());
@@ -53,7 +54,7 @@ pub(crate) fn text_batch_of_layouts(
     let timed = Timed::of(engine, arrival, is_derived);
     let arrival = &timed.arrival(arrival);
     let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
-    let max = engine.cx.shared.config.limits.request_bytes_max;
+    let max = engine.cx().shared.config.limits.request_bytes_max;
     let extended = extend_text(&statement.text, facts, &tables, max)?;
     is_room_for(engine, extended.byte_len())?;
     let values = in_order(&asked.options.values, facts, asked.names);
@@ -136,11 +137,9 @@ fn followed_by(
     let said = batch_timestamp(before, values).map_err(|_| Refusal::invalid(NOT_A_TIME))?;
     let mut options = *options;
     options.timestamp = said.or(options.timestamp);
-    let (cx, opcode, content) = (&engine.cx, arrival.opcode, arrival.content);
-    let tokens =
-        engine
-            .statements
-            .inner_tokens(cx, opcode, content, arrival.version, analysis, statement);
+    let (opcode, content) = (arrival.opcode, arrival.content);
+    let Stations { cx, statements, .. } = engine.stations();
+    let tokens = statements.inner_tokens(cx, opcode, content, arrival.version, analysis, statement);
     let of_layouts = tokens.into_iter().zip(&extended.has_layouts);
     let of_layouts = of_layouts.filter(|(_, has_layouts)| **has_layouts);
     let tokens: Vec<Option<i64>> = of_layouts.map(|(token, _)| token).collect();

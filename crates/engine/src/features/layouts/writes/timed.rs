@@ -2,8 +2,8 @@
 
 use helenus_wire::{BatchView, ExecuteView, Opcode, QueryView, Version};
 
-use crate::engine::Engine;
 use crate::pipeline::arrival::Arrival;
+use crate::pipeline::engine::Engine;
 
 /// A request with a time, if it may be about derived layouts and has none.
 pub(super) struct Timed {
@@ -34,11 +34,11 @@ impl Timed {
         if options.timestamp.is_some() && has_now {
             return nothing;
         }
-        let since_1970 = engine.cx.since_1970();
+        let since_1970 = engine.cx().since_1970();
         let timestamp = match options.timestamp {
             Some(own) => own,
             None => engine
-                .cx
+                .cx()
                 .shared
                 .features
                 .layouts

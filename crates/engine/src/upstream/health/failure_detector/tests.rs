@@ -49,7 +49,7 @@ fn answer(bench: &mut Bench, stream: i16) {
 }
 
 fn links(bench: &Bench) -> usize {
-    bench.engine.links.open.len()
+    bench.engine.links().open.len()
 }
 
 /// The connection that has been asked for.
@@ -137,7 +137,7 @@ fn a_node_that_answers_nothing_gets_a_new_link_every_five_seconds_at_most() {
             bench.ask(Opcode::Query, stream, &body);
         }
         opened += open_links(&mut bench.engine, bench.now, VERSION).len();
-        let all: Vec<LinkKey> = bench.engine.links.open.keys().collect();
+        let all: Vec<LinkKey> = bench.engine.links().open.keys().collect();
         for link in all {
             take_sent(&mut bench.engine, link);
         }

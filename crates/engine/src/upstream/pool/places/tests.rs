@@ -7,8 +7,9 @@ use helenus_wire::{Opcode, Version, code, write};
 
 use super::*;
 use crate::config::Config;
-use crate::engine::Engine;
 use crate::keys::{LinkKey, NodeRequestKey};
+use crate::pipeline::engine::Engine;
+use crate::pipeline::engine::lent::Stations;
 use crate::pipeline::node_request::{Form, NodeRequest, Owner, Prediction, Target};
 use crate::pipeline::nodes::errand::{Errand, Lesson};
 use crate::pipeline::query::Query;
@@ -26,7 +27,7 @@ struct Bench {
 
 /// True if links are wanted that are not being opened for the sake of others, as of the last tick.
 fn have_postponed(bench: &Bench) -> bool {
-    let mut pools = bench.engine.links.pools.values();
+    let mut pools = bench.engine.links().pools.values();
     pools.any(|pool| pool.is_postponed)
 }
 
@@ -62,7 +63,7 @@ impl Bench {
     /// A role with so many clients.
     fn enter(&mut self, role: &str, clients: usize) -> PoolKey {
         let credentials = Credentials::of_password(format!("\0{role}\0pw").as_bytes());
-        let Engine { links, cx, .. } = &mut self.engine;
+        let Stations { links, cx, .. } = self.engine.stations();
         let identities = &cx.shared.identities;
         let member = identities.admit(credentials, cx.now, Duration::from_secs(60), 10_000);
         let pool = links.pool_of(cx, member.expect("room").identity());
@@ -84,19 +85,19 @@ impl Bench {
         }));
         let form = Form::Other(Box::new(query));
         let request = NodeRequest::new(owner, form, Prediction::Learned, Target::ANY, self.now);
-        let Engine {
+        let Stations {
             requests,
             links,
             cx,
             ..
-        } = &mut self.engine;
+        } = self.engine.stations();
         let key = requests.nodes.insert(&cx.memory, request);
         assert!(links.wait_for_link(pool, key));
         key
     }
 
     fn waiting(&self, pool: PoolKey) -> usize {
-        let pool = self.engine.links.of_role(pool);
+        let pool = self.engine.links().of_role(pool);
         pool.expect("its pool").waiting.len()
     }
 
@@ -136,7 +137,7 @@ impl Bench {
         take_sent(&mut self.engine, link);
         let unable = error(code::SERVER, "system.local cannot be read");
         self.say(link, 3, Opcode::Error, &unable);
-        assert!(self.engine.links.is_up(link));
+        assert!(self.engine.links().is_up(link));
         assert_eq!(self.engine.contradictions(), Vec::<String>::new());
         role
     }
@@ -190,7 +191,7 @@ fn a_node_is_asked_for_few_logins_at_a_time_and_every_role_gets_its_links() {
     assert_eq!(opened, 50 * 3);
     for pool in pools {
         for number in 0..3 {
-            assert!(bench.engine.links.has_link(pool, NodeIndex(number)));
+            assert!(bench.engine.links().has_link(pool, NodeIndex(number)));
         }
     }
     bench.wait(TICK);
@@ -224,12 +225,12 @@ fn requests_wait_for_a_link_that_is_postponed_and_not_for_one_that_is_not() {
         panic!("one login at a time");
     };
     let request = bench.ask(second);
-    assert_eq!(bench.engine.links.take_stranded().len(), 0);
+    assert_eq!(bench.engine.stations().links.take_stranded().len(), 0);
     // The node does not answer: nothing is on its way any more until it is tried again.
     bench.wait(Duration::from_millis(1_500));
-    assert!(!bench.engine.links.is_up(silent));
+    assert!(!bench.engine.links().is_up(silent));
     assert!(!have_postponed(&bench));
-    assert!(!bench.engine.links.wait_for_link(second, request));
+    assert!(!bench.engine.stations().links.wait_for_link(second, request));
     assert_eq!(bench.waiting(second), 0, "who has waited goes on");
 }
 
@@ -247,11 +248,11 @@ fn requests_of_a_role_wait_for_its_own_link_while_the_login_of_another_hangs() {
     bench.leave_unjudged(hanging);
     bench.ask(second);
     bench.wait(Duration::from_millis(1_500));
-    assert!(!bench.engine.links.is_open(hanging));
+    assert!(!bench.engine.links().is_open(hanging));
     assert_eq!(bench.waiting(second), 1, "its own login is on its way");
-    assert_eq!(bench.engine.links.failures(NodeIndex(0)), 0);
+    assert_eq!(bench.engine.links().failures(NodeIndex(0)), 0);
     let request = NodeRequestKey::default();
-    assert!(!bench.engine.links.wait_for_link(first, request));
+    assert!(!bench.engine.stations().links.wait_for_link(first, request));
     let [(_, link)] = bench.dialed()[..] else {
         panic!("the other login");
     };
@@ -283,10 +284,10 @@ fn a_node_that_answers_late_to_startup_is_not_taken_for_one_that_judges_slowly()
         };
         bench.wait(Duration::from_millis(asks_after_ms));
         bench.leave_unjudged(link);
-        assert!(bench.engine.links.is_open(link));
+        assert!(bench.engine.links().is_open(link));
         bench.wait(Duration::from_millis(1_500 - asks_after_ms));
-        assert!(!bench.engine.links.is_open(link));
-        let links = &bench.engine.links;
+        assert!(!bench.engine.links().is_open(link));
+        let links = bench.engine.links();
         let role = links.of_role(pool).expect("its pool");
         assert_eq!(
             (links.failures(NodeIndex(0)) == 1, role.unjudged.is_empty()),
@@ -368,7 +369,7 @@ fn who_waits_for_a_role_that_ends_goes_on_before_it_is_forgotten() {
     bench.enter("first", 1);
     let second = bench.enter("second", 1);
     let request = NodeRequestKey::default();
-    let Engine { links, cx, .. } = &mut bench.engine;
+    let Stations { links, cx, .. } = bench.engine.stations();
     assert!(links.wait_for_link(second, request));
     links.leave_pool(second, cx.now);
     links.identity_of(second).expect("its role").end();
@@ -404,7 +405,7 @@ fn a_role_does_not_end_before_the_node_that_it_is_postponed_at_has_judged() {
             panic!("the place that was postponed");
         };
         bench.refuse(link);
-        let identity = bench.engine.links.identity_of(second);
+        let identity = bench.engine.links().identity_of(second);
         assert_eq!(identity.is_none_or(|of| of.has_ended()), has_ended);
     }
 }
@@ -414,7 +415,7 @@ fn roles_whose_logins_fail_come_after_others() {
     let mut bench = Bench::new(2, |config| config.limits.logins_max = 1);
     let failing = bench.enter("failing", 30);
     bench.enter("others", 1);
-    let Engine { links, .. } = &mut bench.engine;
+    let Stations { links, .. } = bench.engine.stations();
     links.pools.get_mut(failing).expect("its pool").has_failed = true;
     let dialed = bench.dialed();
     let [(_, link), _] = dialed[..] else {

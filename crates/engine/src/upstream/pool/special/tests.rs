@@ -17,7 +17,7 @@ fn open(bench: &mut Bench) {
         let named = bytes_of((VERSION, false), 3, Opcode::Result, &named);
         bench.engine.on_link_bytes(bench.now, link, &named);
     }
-    let links: Vec<_> = bench.engine.links.open.keys().collect();
+    let links: Vec<_> = bench.engine.links().open.keys().collect();
     for link in links {
         take_sent(&mut bench.engine, link);
     }
@@ -33,7 +33,7 @@ fn ask_in(bench: &mut Bench, keyspace: &str, stream: i16) {
 
 /// Links of keyspaces that are not about to be closed.
 fn special_links(bench: &Bench) -> usize {
-    let links = bench.engine.links.open.values();
+    let links = bench.engine.links().open.values();
     let special = links.filter(|link| matches!(link.kind, LinkKind::Keyspace(_)));
     special.filter(|link| link.closing.is_none()).count()
 }

@@ -517,7 +517,7 @@ fn what_is_learned_of_a_layout_is_not_learned_of_the_table() {
         &rows(LAYOUT, &COLUMNS, None, &CELLS),
     );
     assert_eq!(bench.answer().0, Opcode::Result);
-    let own = bench.engine.statements.of_text(None, text);
+    let own = bench.engine.statements_mut().of_text(None, text);
     assert!(!own.learned.has_answers());
     let layouts = bench.common.snapshot.load().features().layouts.clone();
     let planned = plan_of(

@@ -438,7 +438,7 @@ fn a_write_that_there_is_no_memory_for_is_refused() {
         ..Asking::default()
     };
     let body = asking.query(Version::V4, INSERT);
-    let memory = bench.engine.cx.memory.clone();
+    let memory = bench.engine.cx().memory.clone();
     // The request as it came fits, with what it writes to the layout it does not.
     memory.set_max(memory.held() + body.len() + 100);
     bench.ask(Opcode::Query, 2, &body);

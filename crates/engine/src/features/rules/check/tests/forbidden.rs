@@ -570,11 +570,11 @@ fn what_is_not_understood_is_no_exception() {
 #[test]
 fn clients_are_not_judged_again_because_tables_change() {
     let mut bench = bench_of([denied()]);
-    let before = bench.engine.features.rules.generation();
+    let before = bench.engine.features().rules.generation();
     bench.adopt_none();
     bench.wait(std::time::Duration::from_millis(100));
-    assert_eq!(bench.engine.features.rules.generation(), before);
+    assert_eq!(bench.engine.features().rules.generation(), before);
     let config = Config::clone(&bench.common.settings.load());
     bench.adopt_config(config);
-    assert_ne!(bench.engine.features.rules.generation(), before);
+    assert_ne!(bench.engine.features().rules.generation(), before);
 }

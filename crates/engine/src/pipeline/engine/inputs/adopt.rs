@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::engine::Engine;
 use crate::features;
+use crate::pipeline::engine::Engine;
 
 impl Engine {
     /// Everything, when a worker begins.

@@ -5,9 +5,9 @@ use std::fmt::Display;
 use helenus_policy::ring::NodeIndex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::engine::Engine;
 use crate::features;
 use crate::keys::{NodeRequestKey, SessionKey};
+use crate::pipeline::engine::Engine;
 use crate::pipeline::node_request::{NodeRequest, Stage};
 
 impl Engine {

@@ -7,10 +7,10 @@ use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, Opcode, PreparedView, ResultKind, code, result_kind};
 
 use crate::backlog::Work;
-use crate::engine::Engine;
 use crate::exec::context::RangePrepare;
 use crate::exec::scan::in_range::{InRange, REFUSED_FOR, Waiter, settle_range};
 use crate::keys::{ClientRequestKey, NodeRequestKey, PoolKey};
+use crate::pipeline::engine::Engine;
 use crate::pipeline::nodes::errand::{Derived, Errand};
 use crate::pipeline::nodes::errands::{ErrandAnswer, Run};
 use crate::shared::WorkerMessage;
@@ -81,7 +81,7 @@ impl Run for Derived {
             && let Ok(view) = PreparedView::parse(content, version)
         {
             engine.on_prepared(key, content, version);
-            let prepared = engine.statements.prepared(&engine.cx.shared, view.id);
+            let prepared = engine.prepared(view.id);
             prepared.map(InRange::Known)
         } else {
             let refused = ErrorBody::parse(content)

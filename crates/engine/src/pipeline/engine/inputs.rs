@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use helenus_policy::ring::NodeIndex;
 
 use crate::backlog::Work;
-use crate::engine::Engine;
 use crate::features;
 use crate::memory::Body;
 use crate::output::{Agreement, HeldAnswer};
+use crate::pipeline::engine::Engine;
 use crate::pipeline::finish::Reply;
 use crate::pipeline::nodes::agreement::warned;
+use crate::rewrite::schema_reads::is_hidden_event;
 use crate::shared::WorkerMessage;
 
 impl Engine {
@@ -63,7 +64,7 @@ impl Engine {
             WorkerMessage::Snapshot => self.adopt_snapshot(),
             WorkerMessage::Settings(config) => self.adopt_settings(config),
             WorkerMessage::NodeUp(address) => self.on_node_up(address),
-            WorkerMessage::Event { kind, body } if self.is_hidden_event(kind, &body) => {}
+            WorkerMessage::Event { kind, body } if is_hidden_event(&self.cx, kind, &body) => {}
             WorkerMessage::Event { kind, body } => self.clients.emit(&mut self.cx, kind, &body),
             WorkerMessage::LogIn {
                 session,

@@ -8,6 +8,7 @@
 
 mod inputs;
 mod leak_check;
+pub(crate) mod lent;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,15 +31,15 @@ use crate::upstream::pace::Completed;
 
 /// A worker's whole state.
 pub struct Engine {
-    pub(crate) cx: Context,
-    pub(crate) features: features::State,
-    pub(crate) clients: Clients,
-    pub(crate) links: Links,
-    pub(crate) requests: Requests,
-    pub(crate) statements: Statements,
+    pub(super) cx: Context,
+    pub(super) features: features::State,
+    pub(super) clients: Clients,
+    pub(super) links: Links,
+    pub(super) requests: Requests,
+    pub(super) statements: Statements,
     /// Requests that wait for nodes.
-    pub(crate) queues: Queues,
-    pub(crate) pauses: Pauses,
+    pub(super) queues: Queues,
+    pub(super) pauses: Pauses,
     backlog: Backlog,
     completed: Completed,
     /// Lent to whoever takes bytes apart.

@@ -1,8 +1,8 @@
 //! Answers what somebody wants to know of this worker.
 
-use crate::engine::Engine;
 use crate::features;
 use crate::output::Output;
+use crate::pipeline::engine::Engine;
 use crate::worker_status::{Report, Wanted};
 
 #[cfg(test)]
