@@ -25,8 +25,8 @@ pub enum Doubt {
     )]
     Differs { version: i64 },
     #[error(
-        "the keyspace helenus has no table `catalogue`, although there were {tables} tables in it: restore it from a backup, \
-         or drop their layouts"
+        "the keyspace helenus has no table `catalogue`, on which {tables} tables depend: restore it from a backup; without one, drop \
+         the layouts of these tables (helenus layouts drop TABLE --all), and restart the proxies; encoded columns cannot be read without it"
     )]
     Missing { tables: usize },
 }

@@ -94,7 +94,8 @@ impl Settings {
         if !cfg!(feature = "lab") {
             refuse_lab(&table)?;
         }
-        let mut config = of_table(&table)?;
+        let given = "as environment variables (HELENUS_…) and --set give them";
+        let mut config = of_table(&table).with_context(|| format!("the settings, {given}"))?;
         if let Some(listen) = self.listen {
             config.listen.address = listen;
         }

@@ -47,7 +47,11 @@ pub fn run_orderly(work: impl Future<Output = Result<()>>) -> Result<()> {
         .as_ref()
         .is_err_and(|error| error.is::<Interrupted>())
     {
-        eprintln!("Interrupted; everything that was started has been stopped.");
+        eprintln!(
+            "Interrupted: nodes and proxies that this command has started are stopped. If it was changing \
+             layouts or encoded columns of a table, what it had begun stays: \
+             `helenus layouts status` and `helenus payload status` show how to go on."
+        );
         std::process::exit(130);
     }
     result

@@ -188,7 +188,7 @@ impl Watch {
                 }
             }
             if votes.has_doubts() {
-                self.on_doubt(&"nodes differ in their schema, and most of them are needed to say what is right");
+                self.on_doubt(&"nodes differ in their schema, and a majority must agree: see `nodetool describecluster`");
             }
             // The nodes that would tell may be away themselves.
             self.seen.away.note(&self.common);
@@ -339,14 +339,20 @@ impl Watch {
             %node,
             "the catalogue cannot be read: {error}; if that lasts, {} of tables that depend on it are refused{}",
             self.refused(),
-            remedy(error)
+            match error {
+                Unread::Reading(error) => remedy(error),
+                Unread::Doubt(_) => "",
+            }
         );
     }
 
     /// Logs that a reading does not count, also if others could not be asked before.
     fn on_doubt(&mut self, why: &dyn Display) {
         if !std::mem::replace(&mut self.is_doubting, true) {
-            tracing::warn!("the catalogue is not believed: {why}");
+            tracing::warn!(
+                "what a node says of the catalogue is not used: {why}; if that lasts, {} of tables that depend on it are refused",
+                self.refused()
+            );
         }
     }
 
@@ -525,12 +531,12 @@ impl Watch {
 }
 
 /// The remedy, where it is known.
-fn remedy(error: &Unread) -> &'static str {
+pub(crate) fn remedy(error: &ReadError) -> &'static str {
     match error {
-        Unread::Reading(ReadError::Conn(ConnError::Node {
+        ReadError::Conn(ConnError::Node {
             code: code::UNAUTHORIZED,
             ..
-        })) => ". The role of cluster.username needs SELECT on the keyspace helenus",
+        }) => ". The role of cluster.username needs SELECT on the keyspace helenus",
         _ => "",
     }
 }

@@ -138,9 +138,14 @@ pub fn check(config: &Config, question: Option<&Question>) -> Result<CheckReport
             false => report.problems.extend(on_dcs),
         }
         if snapshot.version() < helenus_wire::Version::V5 {
-            report.advice.push(
-                "the nodes speak protocol v4: requests cannot be packed into v5 frames".to_owned(),
-            );
+            report.advice.push(match config.links.protocol_max < 5 {
+                true => "links.protocol_max is 4: requests cannot be packed into v5 frames; set 5 unless the nodes have \
+                         trouble with it"
+                    .to_owned(),
+                false => "the nodes speak protocol v4 only: requests cannot be packed into v5 frames, which Cassandra 4.0 \
+                          and later can read"
+                    .to_owned(),
+            });
         }
     });
     runtime.shutdown_background();
@@ -209,8 +214,8 @@ async fn check_catalogue(
                 false => "writes",
             };
             report.problems.push(format!(
-                "the catalogue cannot be read, so {refused} of tables that depend on it would be refused: {e}; let \
-                 the role of cluster.username SELECT from the keyspace helenus"
+                "the catalogue cannot be read, so {refused} of tables that depend on it would be refused: {e}{}",
+                crate::catalogue::remedy(&e)
             ));
         }
     }
@@ -238,7 +243,8 @@ async fn check_node(
 ) -> Checked {
     let (mut problems, mut advice) = (Vec::new(), Vec::new());
     let (address, version) = (node.address(), snapshot.version());
-    let reachable = dialer.dial(address, version).await.is_ok();
+    let unreached = dialer.dial(address, version).await.err();
+    let reachable = unreached.is_none();
     let limit = dialer.connect_timeout * 3;
     let told = facts::ask(config, dialer, address, version);
     let told = tokio::time::timeout(limit, told).await;
@@ -257,9 +263,11 @@ async fn check_node(
         true => reported(config, node, &mut advice).await,
         false => None,
     };
-    if !reachable && is_asked {
+    if let Some(e) = unreached
+        && is_asked
+    {
         problems.push(format!(
-            "{address} is part of the cluster but cannot be reached from here"
+            "{address} is part of the cluster but cannot be reached from here: {e}"
         ));
     }
     let node = CheckedNode {

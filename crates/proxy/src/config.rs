@@ -32,7 +32,8 @@ pub fn read_secrets(config: &mut Config) -> Result<()> {
     let tokens = &config.admin;
     ensure!(
         tokens.token.is_none() || tokens.token != tokens.read_token,
-        "admin.read_token_file holds the same as admin.token, and would not only read: choose another"
+        "admin.read_token (or its file) is the same as admin.token (or its file), so it would not only read: choose \
+         another read token"
     );
     if let Some(path) = &config.assignment.reports_secret_file {
         let secret = secret_of(path).context("assignment.reports_secret_file")?;

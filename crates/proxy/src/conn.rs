@@ -219,7 +219,12 @@ impl Dialer {
             return Ok(Transport::Plain(tcp));
         };
         let name = match &self.tls_server_name {
-            Some(name) => ServerName::try_from(name.clone()).map_err(io::Error::other)?,
+            Some(name) => ServerName::try_from(name.clone()).map_err(|_| {
+                io::Error::other(format!(
+                    "the name to look for in the nodes' certificates, {name:?}, is no host name or address: correct \
+                     cluster.tls.server_name (or --tls-server-name)"
+                ))
+            })?,
             None => ServerName::IpAddress(address.ip().into()),
         };
         let handshake = Transport::connect(tcp, config.clone(), name);

@@ -323,7 +323,7 @@ impl Waiting {
             match self.listener.accept().await {
                 Ok((taker, _)) => return taker,
                 Err(e) => {
-                    tracing::warn!(path = %self.path.display(), "handover: {e}");
+                    tracing::warn!(path = %self.path.display(), "cannot accept a proxy that is to take over (listen.handover): {e}; this is tried again");
                     tokio::time::sleep(PATIENCE).await;
                 }
             }

@@ -349,7 +349,8 @@ fn merge(old: &Config, wanted: Config, connected: bool) -> Result<Merged> {
     let problems: Vec<&str> = config.address_problems().collect();
     if !problems.is_empty() {
         bail!(
-            "{} keep their values until a restart, and then: {}",
+            "changed only by a restart: {}. With the values in force until then, the new settings cannot be used ({}): \
+             restart instead of reloading",
             kept.join(", "),
             problems.join("; ")
         );

@@ -432,7 +432,10 @@ fn a_process_that_stalls_takes_nobody_with_it() {
     }
     leaves(&mut proxy);
     let log = proxy.expect_logged("no further clients are passed on");
-    assert!(!log.contains("disconnected, as it is not known"), "{log}");
+    assert!(
+        !log.contains("disconnected, because it is not known"),
+        "{log}"
+    );
 }
 
 /// A process that understands other states gets no clients.

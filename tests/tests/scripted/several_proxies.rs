@@ -97,7 +97,7 @@ fn proxies_found_by_a_name_come_and_go_while_clients_are_served() {
     fs::write(&file, text).expect("written");
     proxy.reload().expect("SIGHUP");
     let begin = Instant::now();
-    while !proxy.log().contains("helenus.invalid:1 is not found") {
+    while !proxy.log().contains("helenus.invalid:1 cannot be used") {
         assert!(
             begin.elapsed() < PATIENCE,
             "the name is not looked up:\n{}",

@@ -74,6 +74,10 @@ impl AdminUrl {
         match status {
             StatusCode::OK => serde_json::from_slice(&body)
                 .with_context(|| format!("http://{at} does not answer as a proxy: {text}")),
+            StatusCode::UNAUTHORIZED if token.is_some() => bail!(
+                "{at} does not accept the token of --admin-token-file: {}",
+                text.trim()
+            ),
             StatusCode::UNAUTHORIZED => bail!(
                 "{at} needs a token (admin.token or admin.read_token): give --admin-token-file. It says: {}",
                 text.trim()

@@ -121,10 +121,12 @@ impl Links {
             "links.in_flight_max must lie between 1 and 30000 (stream ids are 16 bits)",
         );
         checks.that(
-            (16..=100_000).contains(&self.node_in_flight_max)
-                && self.node_bytes_max >= 64 * 1024,
-            "links.node_in_flight_max must lie between 16 and 100000, links.node_bytes_max must be at \
-             least 65536",
+            (16..=100_000).contains(&self.node_in_flight_max),
+            "links.node_in_flight_max must lie between 16 and 100000",
+        );
+        checks.that(
+            self.node_bytes_max >= 64 * 1024,
+            "links.node_bytes_max must be at least 65536",
         );
         checks.that(self.per_node >= 1, "links.per_node must be at least 1");
         checks.that(
@@ -161,11 +163,12 @@ impl Aggregation {
                 |part: &&str| part.trim() != *part || part.is_empty() || part.contains(['"', '*']);
             *name != "*" && (parts.len() > 2 || parts.iter().any(is_wrong))
         });
-        checks.that(
-            wrong.next().is_none(),
-            "aggregation.merge_writes must name keyspaces, tables as `keyspace.table`, or `*` for all; \
-             names as in the schema, without quotes",
-        );
+        if let Some(name) = wrong.next() {
+            checks.0.push(format!(
+                "aggregation.merge_writes has {name:?}: write a keyspace, a table as `keyspace.table`, or `*` for all, \
+                 as in the schema and without quotes"
+            ));
+        }
         checks.that(
             self.lwt_wait_max_ms <= 10_000,
             "aggregation.lwt_wait_max_ms must lie between 0 and 10000",
@@ -236,23 +239,28 @@ impl Scheduling {
             self.parallel_rows == 0 || (8..=100_000).contains(&self.parallel_rows),
             "scheduling.parallel_rows must be 0 or lie between 8 and 100000",
         );
-        let waits = [
-            self.point_wait_max_ms,
-            self.write_wait_max_ms,
-            self.scan_wait_max_ms,
-            self.other_wait_max_ms,
-        ];
-        checks.that(
-            waits.iter().all(|ms| (10..=600_000).contains(ms)),
-            "scheduling.*_wait_max_ms must lie between 10 and 600000",
-        );
-        let standing = [self.standing_wait_max_ms, self.standing_scan_wait_max_ms];
-        checks.that(
-            standing
-                .iter()
-                .all(|ms| *ms == 0 || (100..=600_000).contains(ms)),
-            "scheduling.standing_*wait_max_ms must be 0 or lie between 100 and 600000",
-        );
+        for (key, ms) in [
+            ("point_wait_max_ms", self.point_wait_max_ms),
+            ("write_wait_max_ms", self.write_wait_max_ms),
+            ("scan_wait_max_ms", self.scan_wait_max_ms),
+            ("other_wait_max_ms", self.other_wait_max_ms),
+        ] {
+            if !(10..=600_000).contains(&ms) {
+                checks.0.push(format!(
+                    "scheduling.{key} is {ms}, and must lie between 10 and 600000"
+                ));
+            }
+        }
+        for (key, ms) in [
+            ("standing_wait_max_ms", self.standing_wait_max_ms),
+            ("standing_scan_wait_max_ms", self.standing_scan_wait_max_ms),
+        ] {
+            if ms != 0 && !(100..=600_000).contains(&ms) {
+                checks.0.push(format!(
+                    "scheduling.{key} is {ms}, and must be 0 or lie between 100 and 600000"
+                ));
+            }
+        }
     }
 }
 
@@ -303,11 +311,11 @@ impl Admin {
         };
         checks.that(
             !is_empty(&self.token),
-            "admin.token is empty: anyone could show it",
+            "admin.token is empty, so anybody would be let in: set a token, or leave the key out",
         );
         checks.that(
             !is_empty(&self.read_token),
-            "admin.read_token is empty: anyone could show it",
+            "admin.read_token is empty, so anybody would be let in: set a token, or leave the key out",
         );
         checks.that(
             self.read_token.is_none() || self.read_token_file.is_none(),

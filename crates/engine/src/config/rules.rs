@@ -232,9 +232,9 @@ impl RuleSettings {
             (
                 self.names_partition()
                     && (self.deny.is_some() || self.read_only || self.bounds_consistency()),
-                "forbids something for one partition, which IN, token(), a scan or another spelling gets \
-                 cx: leave out key and token, or take permissions in Cassandra, or limit it by \
-                 requests_per_second, bytes_per_second or in_flight",
+                "forbids something for one partition, which IN, token(), a scan or another spelling of \
+                 the key would get around: leave out key and token, or use permissions in Cassandra, or limit \
+                 it by requests_per_second, bytes_per_second or in_flight",
             ),
         ];
         let mut wrong = wrong.into_iter().filter(|(is_wrong, _)| *is_wrong);
@@ -251,7 +251,8 @@ impl RuleSettings {
             .filter(|of| level(of).is_none());
         if let Some(wrong) = unknown.next() {
             return Some(format!(
-                "has the consistency level {wrong:?}, which it cannot ask for"
+                "has the consistency level {wrong:?}: use ANY, ONE, LOCAL_ONE, TWO, THREE, LOCAL_QUORUM, QUORUM, \
+                 EACH_QUORUM or ALL"
             ));
         }
         let [min, max] = levels.map(|of| of.as_deref().and_then(level).and_then(strength));

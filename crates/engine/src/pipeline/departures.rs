@@ -7,6 +7,7 @@ use helenus_wire::code;
 use crate::keys::NodeRequestKey;
 use crate::pipeline::engine::Engine;
 use crate::pipeline::node_request::Stage;
+use crate::scheduler::settings::{standing_key, wait_key};
 use crate::stats::add;
 
 impl Engine {
@@ -57,8 +58,9 @@ impl Engine {
     pub(crate) fn refuse_late(&mut self) {
         for (key, class) in self.queues.shed(&self.cx) {
             let text = format!(
-                "Helenus: more requests come than the node serves, and this one has waited for as long as \
-                 clients do (scheduling.standing_*wait_max_ms, class {})",
+                "Helenus: more requests come than the node serves, and this one has waited for its bound \
+                 (scheduling.{}, class {}): try again later",
+                standing_key(class),
                 class.name()
             );
             self.refuse_queued(key, &text);
@@ -66,7 +68,8 @@ impl Engine {
         while let Some((key, class)) = self.queues.poll_expired(&self.cx) {
             let text = format!(
                 "Helenus: the node did not come to this request within its bound \
-                 (scheduling.*_wait_max_ms, class {})",
+                 (scheduling.{}, class {}): try again later",
+                wait_key(class),
                 class.name()
             );
             self.refuse_queued(key, &text);

@@ -198,7 +198,9 @@ impl Engine {
         let analysis = match analysis {
             Ok(analysis) => analysis,
             Err(Unread::Malformed(e)) => {
-                let text = format!("what would be sent to nodes is malformed: {e}");
+                let text = format!(
+                    "Helenus: this request became malformed when it was rewritten ({e}): please report this"
+                );
                 return self.refuse_with(&arrival, None, code::SERVER, &text);
             }
             Err(e) => return self.refuse_unread(&arrival, &e),

@@ -53,10 +53,20 @@ impl Engine {
             return self.on_answer_skipped(key, us, header.body_len as usize);
         }
         let Some(opcode) = Opcode::from_number(header.opcode) else {
-            return self.fail(key, code::SERVER, "a node sent an unknown opcode", &[]);
+            return self.fail(
+                key,
+                code::SERVER,
+                "Helenus: a node sent an unknown opcode",
+                &[],
+            );
         };
         let Ok((prelude, content)) = strip_prelude(header.flags, body) else {
-            return self.fail(key, code::SERVER, "a node sent a malformed answer", &[]);
+            return self.fail(
+                key,
+                code::SERVER,
+                "Helenus: a node sent an answer that cannot be read",
+                &[],
+            );
         };
         if opcode == Opcode::Error && self.on_node_error(key, node, us, content) {
             return;

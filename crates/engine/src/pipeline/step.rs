@@ -96,7 +96,7 @@ impl Engine {
                 }
             }
             Step::Broken(why) => {
-                let text = format!("a node sent a malformed answer: {why}");
+                let text = format!("Helenus: a node sent an answer that cannot be read: {why}");
                 self.fail_client(key, code::SERVER, &text, &[]);
             }
             Step::NoMemory => self.fail_client(key, code::OVERLOADED, NO_MEMORY, &[]),

@@ -62,6 +62,24 @@ pub(crate) fn settings(config: &Config, workers: usize, processors: Option<u32>)
     }
 }
 
+/// The setting that bounds how long a request of a class waits in a node's queue.
+pub(crate) fn wait_key(class: Class) -> &'static str {
+    match class {
+        Class::Point | Class::Slice | Class::Multi => "point_wait_max_ms",
+        Class::Write | Class::Lwt => "write_wait_max_ms",
+        Class::Scan => "scan_wait_max_ms",
+        Class::System | Class::Other => "other_wait_max_ms",
+    }
+}
+
+/// The setting that bounds it while more requests come than the node serves.
+pub(crate) fn standing_key(class: Class) -> &'static str {
+    match class {
+        Class::Scan => "standing_scan_wait_max_ms",
+        _ => "standing_wait_max_ms",
+    }
+}
+
 /// How a worker chooses replicas.
 pub(crate) fn assignment(config: &Config, workers: usize) -> choice::Settings {
     let proxies = config.proxies_at_work();

@@ -158,7 +158,7 @@ impl Clients {
             Err(e) => {
                 let is_asked = stream >= 0;
                 add(&cx.shared.stats.global.requests_failed, is_asked.into());
-                let text = format!("a node's answer could not be understood: {e}");
+                let text = format!("Helenus: a node sent an answer that cannot be read: {e}");
                 self.answer_error(cx, key, stream, code::SERVER, &text, &[]);
             }
         }

@@ -79,7 +79,7 @@ impl Clients {
             Err(Unshared::NoMemory) => self.refuse_for_memory(cx, key, stream),
             Err(Unshared::Malformed(why)) => {
                 add(&cx.shared.stats.global.requests_failed, 1);
-                let text = format!("a node's answer could not be understood: {why}");
+                let text = format!("Helenus: a node sent an answer that cannot be read: {why}");
                 self.answer_error(cx, key, stream, code::SERVER, &text, &[]);
             }
         }

@@ -35,7 +35,7 @@ fn parsed(names: &[(String,)]) -> BTreeSet<Flag> {
 pub(crate) async fn raise(cluster: &Cluster, table: &TableName, feature: Feature) -> Result<()> {
     let known = entries::read_with_losses(cluster, table).await?;
     let Some(number) = known.flag(feature) else {
-        bail!("somebody else has dropped what was begun of {table}: run this again");
+        bail!("{}", dropped_meanwhile(table, feature));
     };
     let flag = Flag {
         feature,
@@ -69,9 +69,22 @@ pub(crate) async fn raise(cluster: &Cluster, table: &TableName, feature: Feature
     if now.flag(feature) != Some(number) {
         // Without what the catalogue said, it would be taken for lost.
         cluster.run(&flag.drop()).await?;
-        bail!("somebody else has dropped what was begun of {table}: run this again");
+        bail!("{}", dropped_meanwhile(table, feature));
     }
     drop_up_to(cluster, table, feature, number - 1).await
+}
+
+fn dropped_meanwhile(table: &TableName, feature: Feature) -> String {
+    match feature {
+        Feature::Layouts => format!(
+            "another command has dropped the layouts of {table} meanwhile: look with `helenus layouts status {table}`, and \
+             run this again if they are wanted"
+        ),
+        Feature::Encodings => format!(
+            "another command has taken back the encoded columns of {table} meanwhile: look with `helenus payload status \
+             {table}`, and run this again if they are wanted"
+        ),
+    }
 }
 
 /// True if the flag was everywhere when an earlier command went on.

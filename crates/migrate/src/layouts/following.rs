@@ -31,7 +31,9 @@ pub(super) async fn add_columns(
             rules::refuse_untimed(cluster, &table, name, work).await
         };
         checked.await.with_context(|| {
-            format!("{name} was altered meanwhile: drop the layouts (helenus layouts drop {name})")
+            format!(
+                "{name} was altered meanwhile: drop the layouts (helenus layouts drop {name} --all)"
+            )
         })?;
     }
     for (physical, clustering) in layouts {

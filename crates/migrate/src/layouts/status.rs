@@ -182,6 +182,12 @@ async fn layout(
         let problems = hinted.problems(name, copy.gc_grace_seconds, &replicated_in);
         found.problems.extend(problems);
     }
+    if !table::exists(cluster, &name.keyspace, &name.table).await? {
+        found.problems.push(format!(
+            "there is no table {name} any more: drop its layouts (helenus layouts drop {name} --all)"
+        ));
+        return Ok(found);
+    }
     match table::load(cluster, name).await {
         Ok(own) if own.has_keys_of(&copy, &entry.clustering) => {
             found.problems.extend(differing_columns(&own, &copy));
@@ -200,7 +206,9 @@ async fn layout(
             "{copy_name} does not have the keys of {name} in the order of the layout: drop the layout and create \
              it again"
         )),
-        Err(e) => found.problems.push(format!("{e:#}: drop the layout")),
+        Err(e) => found.problems.push(format!(
+            "{name} could not be looked at: {e:#}; run this again"
+        )),
     }
     if entry.state() == Some(LayoutState::Writing) {
         let (done, all) = ranges::done(cluster, name, entry).await?;

@@ -48,10 +48,13 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::QueueFull => f.write_str("too many requests of this kind wait for this node"),
+            Refusal::QueueFull => f.write_str(
+                "too many requests of this kind wait for this node, in this proxy: try again later",
+            ),
             Refusal::TooLate { wait_us } => write!(
                 f,
-                "the node would begin with this request only in about {} ms",
+                "the node would begin with this request only in about {} ms, longer than it may wait \
+                 (scheduling.*_wait_max_ms): try again later",
                 wait_us / 1000
             ),
         }

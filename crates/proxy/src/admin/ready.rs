@@ -27,7 +27,7 @@ impl fmt::Display for NotReady {
         match self {
             NotReady::Stopping => f.write_str("stopping: clients should go to another proxy"),
             NotReady::NoContact(failure) => {
-                f.write_str("none of cluster.contact_points has answered yet")?;
+                f.write_str("none of cluster.contact_points can be used yet")?;
                 match failure {
                     Some(failure) if f.alternate() => write!(f, " ({failure})"),
                     _ => Ok(()),

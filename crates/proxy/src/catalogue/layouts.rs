@@ -87,8 +87,8 @@ pub(crate) fn known(catalogue: &Catalogue, schema: &Schema) -> Known {
 
 fn problem(entry: Entry<'_>, what: &str, why: &str) -> String {
     format!(
-        "layout {} of {} is {what}: {why}; see `helenus layouts status` and drop it or create it again",
-        entry.layout.name, entry.table
+        "layout {} of {} is {what}: {why}; `helenus layouts status {}` says what to do",
+        entry.layout.name, entry.table, entry.table
     )
 }
 

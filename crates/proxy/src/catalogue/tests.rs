@@ -7,14 +7,14 @@ use crate::catalogue::dictionaries::DictionaryKey;
 #[test]
 fn a_grant_is_blamed_where_it_is_missing_only() {
     let node = |code| {
-        Unread::from(ConnError::Node {
+        ReadError::from(ConnError::Node {
             code,
             message: "no".to_owned(),
         })
     };
     assert!(remedy(&node(code::UNAUTHORIZED)).contains("SELECT"));
     assert_eq!(remedy(&node(code::UNAVAILABLE)), "");
-    assert_eq!(remedy(&Unread::Reading(ReadError::Earlier)), "");
+    assert_eq!(remedy(&ReadError::Earlier), "");
 }
 
 #[test]

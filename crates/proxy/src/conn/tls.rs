@@ -34,7 +34,10 @@ pub(crate) fn server(settings: &ListenTls) -> Result<Arc<rustls::ServerConfig>> 
     };
     let config = builder
         .with_single_cert(certificates, key)
-        .with_context(|| format!("{} does not fit its key", settings.certificate.display()))?;
+        .with_context(|| {
+            let (certificate, key) = (settings.certificate.display(), settings.key.display());
+            format!("{certificate} does not fit the key in {key} (listen.tls)")
+        })?;
     Ok(Arc::new(config))
 }
 
@@ -55,7 +58,11 @@ pub(crate) fn client(settings: &NodeTls) -> Result<Arc<rustls::ClientConfig>> {
     };
     let config = match (&settings.certificate, &settings.key) {
         (Some(certificate), Some(private)) => {
-            builder.with_client_auth_cert(certificates(certificate)?, key(private)?)?
+            let pair = builder.with_client_auth_cert(certificates(certificate)?, key(private)?);
+            pair.with_context(|| {
+                let (certificate, key) = (certificate.display(), private.display());
+                format!("{certificate} does not fit the key in {key} (cluster.tls)")
+            })?
         }
         _ => builder.with_no_client_auth(),
     };

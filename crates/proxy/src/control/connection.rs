@@ -30,7 +30,9 @@ pub(crate) struct Control {
 /// Why there is no control connection.
 #[derive(Debug, Error)]
 pub(crate) enum NoControl {
-    #[error("there is no address to connect to")]
+    #[error(
+        "no name in cluster.contact_points can be resolved: check the names and this machine's name service"
+    )]
     NoAddress,
     #[error("{address}: {error}")]
     Failed {

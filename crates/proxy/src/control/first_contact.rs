@@ -48,10 +48,11 @@ pub(crate) async fn first_control(
             },
         };
         manager.tell(State::Starting(&format!(
-            "no contact point answers: {failure}"
+            "no contact point can be used: {failure}"
         )));
+        tracing::warn!("no contact point can be used: {failure}; trying again in {pause:?}");
         common.contact_failure.store(Some(Arc::new(failure)));
-        tracing::warn!("no contact point answers; trying again in {pause:?}");
+
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(10));
     }

@@ -144,13 +144,14 @@ impl Passing {
         for (why, clients) in reasons {
             tracing::warn!(
                 clients,
-                "not passed on, and closed when they are idle: {why}"
+                "these clients are not passed on to the proxy that has taken over, and are closed when they are idle: {why}"
             );
         }
         if lost > 0 {
             tracing::warn!(
                 clients = lost,
-                "disconnected, as it is not known whether the proxy that has taken over has them"
+                "these clients are disconnected, because it is not known whether the proxy that has taken over has them; drivers \
+                 connect again"
             );
         }
         tracing::info!(passed, "clients are with the proxy that has taken over");

@@ -101,7 +101,7 @@ impl Finder {
         match others(found, settings.advertised()) {
             Ok(proxies) => {
                 if std::mem::take(&mut self.is_failing) {
-                    tracing::info!("listen.proxies_dns: {name} is found again");
+                    tracing::info!("listen.proxies_dns: {name} can be used again");
                 }
                 if proxies != settings.listen.proxies_found {
                     tracing::info!("listen.proxies_dns: the other proxies are now {proxies:?}");
@@ -114,8 +114,8 @@ impl Finder {
                 if !std::mem::replace(&mut self.is_failing, true) {
                     let known = settings.listen.proxies_found.len();
                     tracing::warn!(
-                        "listen.proxies_dns: {name} is not found ({e}); {known} other proxies are \
-                         known from before, and it is looked up again and again"
+                        "listen.proxies_dns: {name} cannot be used ({e}); the {known} other proxies \
+                         known before stay in use, and the name is looked up again"
                     );
                 }
             }

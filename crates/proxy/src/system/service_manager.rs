@@ -108,7 +108,9 @@ impl Watchdog {
             match &dead {
                 None => self.manager.tell(State::Alive),
                 Some(dead) if was_alive => {
-                    tracing::error!("the service manager's watchdog hears no more: {dead}");
+                    tracing::error!(
+                        "the service manager's watchdog hears no more: {dead}; the service manager ends this proxy (WatchdogSec) unless that has turns again"
+                    );
                 }
                 Some(_) => {}
             }

@@ -131,13 +131,13 @@ const BOUNDS: [Bound; 27] = [
         &[9, 600_001],
     ),
     (
-        "standing_*wait_max_ms",
+        "standing_wait_max_ms",
         |c, n| c.scheduling.standing_wait_max_ms = n as u64,
         &[0, 100, 600_000],
         &[1, 99, 600_001],
     ),
     (
-        "standing_*wait_max_ms",
+        "standing_scan_wait_max_ms",
         |c, n| c.scheduling.standing_scan_wait_max_ms = n as u64,
         &[0, 100, 600_000],
         &[1, 99, 600_001],

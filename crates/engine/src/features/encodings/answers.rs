@@ -44,7 +44,9 @@ pub(in crate::features) fn on_answered(
         }),
         Err(unshown) => {
             let message = match unshown {
-                Unshown::Malformed(e) => format!("a node sent a malformed answer: {e}"),
+                Unshown::Malformed(e) => {
+                    format!("Helenus: a node sent an answer that cannot be read: {e}")
+                }
                 Unshown::Value(why) => format!(
                     "an encoded value of {}.{} cannot be read: {why}",
                     of.table.keyspace, of.table.name

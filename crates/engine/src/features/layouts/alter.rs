@@ -84,7 +84,7 @@ pub(crate) fn alter_layouts(
     altered.map_err(|why| {
         format!(
             "{keyspace}.{name} has layouts, which would not be altered with it: {why}; drop them first \
-             (helenus layouts drop {keyspace}.{name})"
+             (helenus layouts drop {keyspace}.{name} --all)"
         )
     })
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use helenus_cql::lexer::{Lexer, Token, TokenKind};
 use helenus_cql::{Name, fold_identifier};
+use helenus_layout::naming::divide;
 use helenus_layout::plan::{Copy, LogicalTable, qualified};
 use helenus_wire::code;
 
@@ -118,9 +119,10 @@ pub(crate) fn rights(
 pub(crate) fn aside_refused(table: (&str, &str), layouts: &Layouts) -> Option<String> {
     let physical = layouts.aside(table.0, table.1)?;
     let (keyspace, name) = table;
+    let layout = divide(physical).map_or("NAME", |(_, layout)| layout);
     Some(format!(
         "{keyspace}.{name} has a layout, {physical}, that has missed writes and would miss this, too: wait until `helenus layouts \
-         sweep` has compared it, or drop it (helenus layouts drop {keyspace}.{name})"
+         sweep` has compared it, or drop it (helenus layouts drop {keyspace}.{name} --layout {layout})"
     ))
 }
 
@@ -179,7 +181,7 @@ pub(crate) fn creation_refused(
         return None;
     }
     let (keyspace, name) = (keyspace?, statement.facts.table.as_ref()?.as_str());
-    let (table, _) = helenus_layout::naming::divide(name)?;
+    let (table, _) = divide(name)?;
     snapshot.schema().partition_key(keyspace, table)?;
     Some(format!(
         "{keyspace}.{name} is named like a layout of {keyspace}.{table}: layouts are created by `helenus \
@@ -219,9 +221,10 @@ fn definition_refused(
         && let Some(table) = layouts.table_of_layout(keyspace, physical)
     {
         let (of, name) = (&table.keyspace, &table.name);
+        let layout = divide(physical).map_or("NAME", |(_, layout)| layout);
         return Some(format!(
             "{keyspace}.{physical} is a layout of {of}.{name}: it is changed by the commands of `helenus \
-             layouts` only (helenus layouts drop {of}.{name})"
+             layouts` only (helenus layouts drop {of}.{name} --layout {layout})"
         ));
     }
     let definition = Definition::of(&statement.text);
@@ -230,21 +233,21 @@ fn definition_refused(
         if let Some(table) = layouts.table_with_layouts_in(keyspace) {
             let (of, name) = (&table.keyspace, &table.name);
             return Some(format!(
-                "keyspace {keyspace} holds layouts of {of}.{name}: drop these first (helenus layouts drop {of}.{name})"
+                "keyspace {keyspace} holds layouts of {of}.{name}: drop these first (helenus layouts drop {of}.{name} --all)"
             ));
         }
         let mut names = layouts.names();
         let (_, table) = names.find(|(of, _)| *of == keyspace)?;
         return Some(format!(
             "keyspace {keyspace} has tables with layouts: drop these first (helenus layouts drop \
-             {keyspace}.{table})"
+             {keyspace}.{table} --all)"
         ));
     }
     let (keyspace, table) = table.filter(|_| definition == Definition::DropsTable)?;
     layouts.table(keyspace, table)?;
     Some(format!(
         "{keyspace}.{table} has layouts, which would not be dropped with it: drop them first (helenus \
-         layouts drop {keyspace}.{table})"
+         layouts drop {keyspace}.{table} --all)"
     ))
 }
 

@@ -22,13 +22,13 @@ use crate::pipeline::request::ClientRequest;
 use crate::statement::prepared::Prepared;
 use crate::stats::add;
 
-const MALFORMED: &str = "a node sent a malformed answer";
+const MALFORMED: &str = "Helenus: a node sent an answer that cannot be read";
 /// How a node refuses a write because it keeps too many for replicas that are away.
 const TOO_MANY_HINTS: &str = "Too many in flight hints";
-/// Names of such a batch at the end of a node's errors, and of a single write.
 /// Bytes that a write has more in a batch than in an EXECUTE of its own, with its part of the batch's end: the kind of
 /// statement, a timestamp as a value.
 const ADDED_MAX: usize = 32;
+/// Names of such a batch at the end of a node's errors, and of a single write.
 const BATCHED: &[u8] = b"\0\x0eUNLOGGED_BATCH";
 const SINGLE: &[u8] = b"\0\x06SIMPLE";
 

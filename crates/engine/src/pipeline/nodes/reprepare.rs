@@ -106,7 +106,7 @@ impl Engine {
             Ok(e) => (e.code, e.message.to_owned(), e.fields.to_vec()),
             Err(_) => (
                 code::SERVER,
-                "a statement could not be prepared again".to_owned(),
+                "Helenus: a node could not prepare the statement again: prepare it anew".to_owned(),
                 Vec::new(),
             ),
         };

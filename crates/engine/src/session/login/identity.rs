@@ -83,6 +83,13 @@ impl Identity {
         self.role.as_ref()
     }
 
+    /// For people: the role's name, if there is one to tell.
+    pub(crate) fn shown(&self) -> String {
+        self.role
+            .as_ref()
+            .map_or_else(|| "a role".to_owned(), |role| format!("role {role:?}"))
+    }
+
     /// A number equal on all workers, and no other identity's.
     pub(crate) fn number(&self) -> u32 {
         self.number

@@ -58,8 +58,9 @@ impl Pool {
             Standing::Ended => Check::Close,
             Standing::Lapsed => {
                 tracing::warn!(
-                    "no node could check a role's credentials for {max:?} \
-                     (links.unchecked_credentials_max_ms): disconnecting its clients"
+                    "no node could check the credentials of {} for {max:?} \
+                     (links.unchecked_credentials_max_ms): disconnecting its clients",
+                    self.identity.shown()
                 );
                 Check::Close
             }
@@ -143,14 +144,14 @@ impl Links {
                 return true;
             }
             Some(e @ OpenError::BadCredentials(_)) => {
-                tracing::info!(node = %address, "a role's credentials are no longer accepted: {e}");
+                tracing::info!(node = %address, "the credentials of {} are no longer accepted: {e}", identity.shown());
                 identity.end();
                 return true;
             }
             Some(e) if *kind == LinkKind::Check => {
                 let failures = identity.failures();
                 if failures == 0 {
-                    tracing::warn!(node = %address, "a role's credentials could not be checked, which is tried again: {e}");
+                    tracing::warn!(node = %address, "the credentials of {} could not be checked, which is tried again: {e}", identity.shown());
                 }
                 let pause = pause_after(cx, failures).min(check_every(cx));
                 identity.put_off(cx.now, pause);
@@ -165,12 +166,12 @@ impl Links {
         let Some(pool) = self.pools.get_mut(opening.pool) else {
             return;
         };
-        let node = opening.node;
+        let (node, role) = (opening.node, pool.identity.shown());
         if pool.note_unjudged(cx, node)
             && let Some(roles) = self.stats(node).unjudged_roles.note(cx.now)
         {
             let address = cx.snapshot.nodes().address_of(node);
-            tracing::warn!(node = %address, roles, "no link for a role: {why}");
+            tracing::warn!(node = %address, roles, "no connection to this node for some roles, {role} among them: {why}");
         }
     }
 
