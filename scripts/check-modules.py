@@ -9,6 +9,8 @@ re-exports to the file that defines them: a parent that only declares or re-expo
 depend on them. Who asks a list of features does not depend on them either. Tests, comments and strings do not
 count, and neither do methods called on anything else but `self`, whose types are not known here.
 
+Methods of some types (METHODS_IN) may be in one folder only.
+
 Files on circles are shown with the shortest one through each, the shortest five of a crate, and the exit status
 is 1. Files of more than
 430 lines are only mentioned. Long functions are clippy's business (`too_many_lines`).
@@ -25,6 +27,8 @@ EXCEPTIONS = {
 # Lists of what a crate can do without: whoever asks a list knows nothing of what is on it, so that is no dependency.
 # That nobody else names what is on it, and that it can be taken out, `check-features.py` sees to.
 LISTS = {"engine": ["features.rs", "features/moments.rs", "features/state.rs"]}
+# Types whose methods live in one folder, which alone sees their fields.
+METHODS_IN = {"engine": {"Engine": "pipeline"}}
 LINES_MAX = 430
 # Of the circles of a crate: one import may close dozens.
 SHOWN_MAX = 5
@@ -477,7 +481,21 @@ def check(crates, name, excepted):
     for file, lines in sorted(crate.lines.items()):
         if lines > LINES_MAX:
             print(f"{name}: {shown(file)} has {lines} lines (no error)")
-    return bool(circles)
+    return has_strangers(name, source) or bool(circles)
+
+
+def has_strangers(name, source):
+    """Prints files that give methods to a type whose methods live in one folder; returns whether there are any."""
+    found = False
+    for type_name, folder in METHODS_IN.get(name, {}).items():
+        block = re.compile(rf"^impl(?:<[^>]*>)? {type_name}\b", re.M)
+        for file in sorted(source.rglob("*.rs")):
+            shown = file.relative_to(source)
+            is_test = "tests" in shown.parts or shown.stem == "tests"
+            if folder not in shown.parts and not is_test and block.search(file.read_text()):
+                found = True
+                print(f"{name}: {shown} gives methods to {type_name}, whose methods live in {folder}/")
+    return found
 
 
 def main():
