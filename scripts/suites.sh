@@ -2,6 +2,7 @@
 # Runs suites against real Cassandra nodes, one after the other: sh scripts/suites.sh VERDICTS QUEUE PROGRAMS
 # QUEUE is a file with one suite a line; each is taken out before it runs, so several of these share a queue.
 # A suite is the name of a test in PROGRAMS, a file of lines `NAME FOLDER PROGRAM`; with `:TESTS` only those whose names contain one of TESTS (names with commas between them), with `:-TESTS` all others.
+# The suite `drivers` is scripts/drivers.sh, on nodes that the program HELENUS_ON_NODES starts.
 # Programs are run as they are, for cargo waits while another cargo builds. Writes `ok SUITE SECONDS CPU` or
 # `FAILED SUITE SECONDS CPU` for each to the file VERDICTS (CPU: seconds of processors, without the nodes that it hands on); ends with 1 if one has failed, 2 if the queue cannot be read. HELENUS_BIN names the program. HELENUS_LONG, if it is set, has
 # tests do all that they can. HELENUS_POOL, if it is set, is the folder of the clusters that suites hand on to each other.
@@ -44,6 +45,10 @@ run() {
         payload_ctl) at_once=3 ;;
         *) at_once=1 ;;
     esac
+    if [ "$1" = drivers ]; then
+        env -u RUSTC_WORKSPACE_WRAPPER "$HELENUS_ON_NODES" sh scripts/drivers.sh
+        return
+    fi
     line=$(grep "^${1%%:*} " "$programs") || { echo "no test is called ${1%%:*}"; return 1; }
     program=${line#* }
     # Nobody would miss the tests of a name that is none any more.

@@ -17,8 +17,8 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail, ensure};
 
 /// Runs of a function; the count is the difference between these two, so that start-up drops out.
-const FEW: usize = 2_000;
-const MANY: usize = 6_000;
+const FEW: usize = 500;
+const MANY: usize = 1_500;
 /// Counts above the limit by more than this fail; another compiler or C library moves them a little.
 const SLACK: f64 = 1.1;
 
